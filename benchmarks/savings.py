@@ -18,7 +18,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-SAVINGS = ["--deep-cache 2", "--deep-cache 3", "--deep-cache 5", "--deep-cache 3:3", "--t-gate {40}", "--t-gate {60}", "--deep-cache 2 --t-gate {60}", "--sada"]
+SAVINGS = ["--deep-cache 2", "--deep-cache 3", "--deep-cache 5", "--deep-cache 3:3", "--t-gate {40}", "--t-gate {60}", "--deep-cache 2 --t-gate {60}", "--sada",
+           "--token-merge 0.5", "--token-merge 0.5:2"]
 LINE = re.compile(r"PSNR ([\d.infa]+) dB, SSIM ([\d.-]+), FLIP ([\d.]+); sampling ([\d.]+) s, exact ([\d.]+) s")
 SHARE = re.compile(r"([\d.]+) % of the UNet's operations")
 

@@ -20,7 +20,7 @@ double sampling_seconds(const GenerateResult& result) {
 GenerateRequest ExactComparison::exact(GenerateRequest request) {
   require<UsageError>(
       request.savings.active(),
-      "compare-exact: nothing to compare: expected a saving (--deep-cache, --t-gate, --sada)");
+      "compare-exact: nothing to compare: expected a saving (--deep-cache, --t-gate, --sada, --token-merge)");
   request.savings = {};
   return request;
 }

@@ -69,9 +69,9 @@ void add_upscale(CLI::App& app) {
   sub->add_option("FILE", command->input, "PNG, JPEG or WebP; its parameters are kept")
       ->required()
       ->type_name("");
-  add_text(
-      sub, "--upscaler", command->options.model,
-      "weights of an RRDBNet, SRVGGNetCompact or SPAN (.safetensors, .pth), or lanczos, bicubic, nearest")
+  add_text(sub, "--upscaler", command->options.model,
+           "weights of an RRDBNet, SRVGGNetCompact, SPAN or SwinIR (.safetensors, .pth), or lanczos, "
+           "bicubic, nearest")
       ->required()
       ->type_name("FILE|NAME");
   add_text(sub, "-o,--output", command->output, "file name ending in .png, .jpg or .webp")

@@ -15,11 +15,17 @@ struct Savings {
   // SADA's step skipping (Jiang et al., arXiv 2507.17135): where the steps before foretell a prediction, the
   // UNet is not called. For samplers that draw no noise and call the model once a step.
   bool sada = false;
+  // Token merging (Bolya and Hoffman, arXiv 2303.17604): this share of a map's pixels are merged into those
+  // that they are most like before self attention, which is the UNet's most costly part at large sizes. As
+  // the released tomesd with use_rand=False. 0: none. 0..0.75
+  double token_merge = 0;
+  int token_merge_downsample = 1;  // 1, 2, 4 or 8: maps that are smaller than the latents by at most this
 
-  bool active() const { return deep_cache > 1 || t_gate > 0 || sada; }
+  bool active() const { return deep_cache > 1 || t_gate > 0 || sada || token_merge > 0; }
   friend bool operator==(const Savings& a, const Savings& b) {  // written out: public headers are C++17
     return a.deep_cache == b.deep_cache && a.deep_cache_branch == b.deep_cache_branch &&
-           a.t_gate == b.t_gate && a.sada == b.sada;
+           a.t_gate == b.t_gate && a.sada == b.sada && a.token_merge == b.token_merge &&
+           a.token_merge_downsample == b.token_merge_downsample;
   }
 };
 

@@ -13,8 +13,8 @@
 namespace rocm_sd {
 
 struct UpscalerOptions {
-  // A file with the weights of an RRDBNet (ESRGAN, Real-ESRGAN), SRVGGNetCompact or SPAN, .safetensors or
-  // .pth; or a filter: "lanczos", "bicubic", "nearest".
+  // A file with the weights of an RRDBNet (ESRGAN, Real-ESRGAN), SRVGGNetCompact, SPAN or SwinIR,
+  // .safetensors or .pth; or a filter: "lanczos", "bicubic", "nearest".
   std::string model;
   std::string device = "auto";  // as LoadOptions::device
   std::string dtype = "auto";   // auto (f16 on GPUs, f32 on the CPU), f16 (GPUs), bf16, f32
@@ -34,7 +34,7 @@ struct UpscaleRequest {
 
 struct UpscalerInfo {
   std::string name;  // of the file without its ending, or the filter
-  std::string kind;  // "RRDBNet", "SRVGGNetCompact", "SPAN"; "filter"
+  std::string kind;  // "RRDBNet", "SRVGGNetCompact", "SPAN", "SwinIR"; "filter"
   int factor = 1;    // of one pass
   uint64_t parameters = 0;
   std::string device, dtype;  // empty for filters

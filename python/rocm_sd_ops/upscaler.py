@@ -22,7 +22,7 @@ class Upscaler:
     """One call at a time; other threads wait. Errors are EngineError with the engine's sentence."""
 
     def __init__(self, upscaler: Union[str, Path], device: Any = "auto", dtype: str = "auto") -> None:
-        """upscaler: a .safetensors or .pth file of an RRDBNet, SRVGGNetCompact or SPAN, or "lanczos", "bicubic", "nearest". device as PyTorch
+        """upscaler: a .safetensors or .pth file of an RRDBNet, SRVGGNetCompact, SPAN or SwinIR, or "lanczos", "bicubic", "nearest". device as PyTorch
         names it, too; dtype: auto (f16 on GPUs, f32 on the CPU), f16, bf16, f32."""
         self._handle = c_void_p()
         self._library = engine_library()

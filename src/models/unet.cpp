@@ -86,6 +86,7 @@ UNetContext UNet::context(const Tensor& shifts, const TextCache& text, const UNe
       (args.ranks != nullptr) == !share_.all() && (!args.ranks || args.ranks->count() == share_.count),
       "split: tensor: a UNet of ", share_.count, " ranks is used by others");
   out.ranks = args.ranks;
+  out.merge = args.merge;
   if (args.received) {
     out.received = args.received;
     out.received_layer = middle_self_attention().value();

@@ -65,6 +65,7 @@ struct UNetArgs {
   const TextGate* gate = nullptr;
   // That have the other shares of a UNet which was loaded with one; null: it is whole.
   Ranks* ranks = nullptr;
+  const TokenMerge* merge = nullptr;  // of both halves; null: none
 };
 
 // Without up blocks in its configuration it is the half that encode() runs: what a ControlNet is a copy of.

@@ -55,11 +55,14 @@ Tensor SharedEnd::alone(Exec& ex, Tensor h, const Linear& last, const Tensor& li
   return sum(ex, std::move(h), last, like, false, ranks);
 }
 
-Tensor SelfAttention::operator()(Exec& ex, Tensor x, const Tensor& residual, int64_t perturbed,
+Tensor SelfAttention::operator()(Exec& ex, Tensor x, const Tensor* residual, DType dtype, int64_t perturbed,
                                  const AttentionReceived* received, Ranks* ranks) const {
   Tensor h;
   if (heads > 0) h = attend(ex, std::move(x), perturbed, received);
-  return end(ex, std::move(h), out, residual, ranks);
+  if (!ranks) return linear(ex, std::move(h), out, {.residual = residual, .dtype = dtype});
+  require<InternalError>(residual && residual->dtype() == dtype,
+                         "split: tensor: an attention without a residual of its type");
+  return end(ex, std::move(h), out, *residual, ranks);
 }
 
 Tensor SelfAttention::attend(Exec& ex, Tensor x, int64_t perturbed, const AttentionReceived* received) const {
@@ -155,11 +158,12 @@ Tensor CrossAttention::add_image(Exec& ex, const Tensor& q, Tensor attended, con
   return add_map(ex, attended, {own, image.factors.at(index)});
 }
 
-Tensor TransformerBlock::operator()(Exec& ex, Tensor x, const UNetContext& context) const {
+Tensor TransformerBlock::operator()(Exec& ex, Tensor x, const UNetContext& context,
+                                    const TokenGrid& map) const {
   if (!self && context.gate_open()) {
     x = first_cross->gated(ex, x, context);
   } else {
-    x = first_attention(ex, std::move(x), context);
+    x = first_attention(ex, std::move(x), context, map);
   }
   if (context.gate_open()) {
     x = cross.gated(ex, x, context);
@@ -176,7 +180,29 @@ Tensor TransformerBlock::operator()(Exec& ex, Tensor x, const UNetContext& conte
   return ff_end(ex, std::move(h), ff_out, x, context.ranks);
 }
 
-Tensor TransformerBlock::first_attention(Exec& ex, Tensor x, const UNetContext& context) const {
+Tensor TransformerBlock::merged_attention(Exec& ex, const Tensor& x, const UNetContext& context,
+                                          const TokenGrid& map, int64_t merged) const {
+  const Tensor places = match_tokens(ex, x, map, merged, self->qkv.weight.dtype());
+  const int64_t tokens = map.tokens(), left = tokens - merged, width = x.dim(2);
+  Tensor h = merge_tokens(ex, layer_norm(ex, x, norm1, norm1.eps, operand_type(self->qkv)), places, left);
+  const bool perturbed = context.perturbed > 0 && context.perturbed_layers->at(self->index);
+  h = (*self)(ex, std::move(h), nullptr, x.dtype(), perturbed ? context.perturbed : 0);
+  if (double* saved = context.merge->saved_operations) {
+    const auto rows = static_cast<double>(x.dim(0));
+    const auto of = [&](int64_t n) {  // a row's layers and attention over n tokens
+      return 8.0 * static_cast<double>(n * width * width) + 4.0 * static_cast<double>(n * n * width);
+    };
+    *saved += rows *
+              (of(tokens) - of(left) - 2.0 * static_cast<double>(map.sources() * map.destinations() * width));
+  }
+  return unmerge_tokens(ex, h, places, x);
+}
+
+Tensor TransformerBlock::first_attention(Exec& ex, Tensor x, const UNetContext& context,
+                                         const TokenGrid& map) const {
+  if (self && context.merge)
+    if (const int64_t merged = context.merge->merged(map))
+      return merged_attention(ex, x, context, map, merged);
   Tensor h;
   if ((self ? self->heads : first_cross->heads) > 0)
     h = layer_norm(ex, x, norm1, norm1.eps,
@@ -185,7 +211,7 @@ Tensor TransformerBlock::first_attention(Exec& ex, Tensor x, const UNetContext& 
   const bool perturbed = context.perturbed > 0 && context.perturbed_layers->at(self->index);
   const AttentionReceived* received =
       context.received && context.received_layer == self->index ? context.received : nullptr;
-  return (*self)(ex, std::move(h), x, perturbed ? context.perturbed : 0, received, context.ranks);
+  return (*self)(ex, std::move(h), &x, x.dtype(), perturbed ? context.perturbed : 0, received, context.ranks);
 }
 
 Tensor Transformer::operator()(Exec& ex, Tensor x, const UNetContext& context) const {
@@ -194,7 +220,7 @@ Tensor Transformer::operator()(Exec& ex, Tensor x, const UNetContext& context) c
   const Tensor residual = x.reshape(sequence);  // [N,HW,C], the same memory
   Tensor h = group_norm_as(ex, x, norm, context.norm_groups, operand_type(proj_in));
   h = linear(ex, h.reshape(sequence), proj_in, {.dtype = x.dtype()});
-  for (const TransformerBlock& block : blocks) h = block(ex, std::move(h), context);
+  for (const TransformerBlock& block : blocks) h = block(ex, std::move(h), context, {map[1], map[2]});
   return linear(ex, std::move(h), proj_out, {.residual = &residual, .dtype = x.dtype()}).reshape(map);
 }
 

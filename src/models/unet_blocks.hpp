@@ -14,6 +14,7 @@
 #include "models/scaled_map.hpp"
 #include "models/tap.hpp"
 #include "models/tensor_split.hpp"
+#include "models/token_merging.hpp"
 #include "runtime/exec.hpp"
 
 namespace rocm_sd {
@@ -71,6 +72,7 @@ struct UNetContext {
   const DeepMap* deep = nullptr;
   const TextGate* gate = nullptr;
   Ranks* ranks = nullptr;  // each of which has its share of attentions and feed-forwards; null: all is here
+  const TokenMerge* merge = nullptr;  // before self attention; null: not
 
   bool gate_open() const { return gate && gate->reuse; }
   // Whether the way down has computed what is asked of it, with so many skips.
@@ -115,10 +117,11 @@ struct SelfAttention {
   SelfAttention(int64_t width, int64_t heads);
   void keep(const TensorShare& share);
   void visit(Visitor& v);
-  // x [B,N,C] normalised, residual [B,N,C] -> residual + attention, [B,N,C]
+  // x [B,N,C] normalised, residual [B,N,C] -> residual + attention, [B,N,C]. residual: null where the
+  // attention alone is wanted, in dtype.
   // perturbed: images at the batch's end that take their values as they are.
-  // received: filled, or null. ranks: that have the other heads, or null.
-  Tensor operator()(Exec& ex, Tensor x, const Tensor& residual, int64_t perturbed = 0,
+  // received: filled, or null. ranks: that have the other heads, or null: with them there is a residual.
+  Tensor operator()(Exec& ex, Tensor x, const Tensor* residual, DType dtype, int64_t perturbed = 0,
                     const AttentionReceived* received = nullptr, Ranks* ranks = nullptr) const;
 
  private:
@@ -165,11 +168,14 @@ struct TransformerBlock {
   // This rank's heads and inner channels alone: before the parameters are read.
   void keep(const TensorShare& share);
   void visit(Visitor& v);
-  // x [B,N,C] -> [B,N,C]
-  Tensor operator()(Exec& ex, Tensor x, const UNetContext& context) const;
+  // x [B,N,C] -> [B,N,C]. map: its pixels.
+  Tensor operator()(Exec& ex, Tensor x, const UNetContext& context, const TokenGrid& map) const;
 
  private:
-  Tensor first_attention(Exec& ex, Tensor x, const UNetContext& context) const;
+  Tensor first_attention(Exec& ex, Tensor x, const UNetContext& context, const TokenGrid& map) const;
+  // The self attention of x with `merged` of its tokens merged into others.
+  Tensor merged_attention(Exec& ex, const Tensor& x, const UNetContext& context, const TokenGrid& map,
+                          int64_t merged) const;
 };
 
 // Transformer blocks over the pixels of a map, beside a shortcut.

@@ -96,6 +96,26 @@ UpscalerConfig span_config(const WeightStore& store) {
   return config;
 }
 
+UpscalerConfig swin_upscaler_config(const WeightStore& store) {
+  UpscalerConfig config{.kind = UpscalerKind::kSwin, .doublings = 0, .swin = swin_config(store)};
+  config.features = dim_of(store, {"conv_first.weight"}, 0, 0);
+  config.blocks = std::ssize(config.swin.depths);
+  switch (config.swin.upsampler) {
+    case SwinUpsampler::kNearest: config.doublings = extent(store, "conv_up") - 1; break;  // counted from 1
+    case SwinUpsampler::kShuffle:
+      config.doublings = config.swin.tripled == 3 ? 0 : (extent(store, "upsample.") + 1) / 2;
+      break;
+    case SwinUpsampler::kDirectShuffle:
+      config.shuffle = side_of(dim_of(store, {"upsample.0.weight"}, 0, 0));
+      break;
+    case SwinUpsampler::kNone: break;
+  }
+  require<FormatError>(config.shuffle > 0 && config.doublings <= 4, store.title(),
+                       ": expected a SwinIR that enlarges at most 16 times, found ", config.doublings,
+                       " doublings, or upsample.0.weight without 3 times a square of outputs");
+  return config;
+}
+
 }  // namespace
 
 const char* UpscalerConfig::name() const {
@@ -103,18 +123,25 @@ const char* UpscalerConfig::name() const {
     case UpscalerKind::kRrdb: return "RRDBNet";
     case UpscalerKind::kCompact: return "SRVGGNetCompact";
     case UpscalerKind::kSpan: return "SPAN";
+    case UpscalerKind::kSwin: return "SwinIR";
   }
   return "?";
 }
 
 int64_t UpscalerConfig::reach() const {
   if (kind == UpscalerKind::kSpan) return 3 * blocks + 3;
+  if (kind == UpscalerKind::kSwin) {  // to the other end of a window in each block
+    int64_t far = 4;
+    for (const int depth : swin.depths) far += depth * (swin.window - 1) + 2;
+    return far;
+  }
   if (kind == UpscalerKind::kCompact) return blocks + 2;
   // Convolutions behind the body see finer pixels: less than 2 in all.
   return (blocks * 3 * 5 + 2 + 2) * unshuffle;
 }
 
 UpscalerConfig upscaler_config(const WeightStore& store) {
+  if (has_any(store, "layers.0.")) return swin_upscaler_config(store);
   if (store.has("conv_cat.weight")) return span_config(store);
   return store.has("conv_first.weight") ? rrdb_config(store) : compact_config(store);
 }
@@ -254,6 +281,8 @@ Tensor SpanNet::operator()(Exec& ex, const Tensor& x) const {
 UpscalerNet::UpscalerNet(const UpscalerConfig& config) : config_(config), net_(CompactNet(config)) {
   if (config.kind == UpscalerKind::kRrdb) net_ = RrdbNet(config);
   if (config.kind == UpscalerKind::kSpan) net_ = SpanNet(config);
+  if (config.kind == UpscalerKind::kSwin)
+    net_ = SwinNet(config.swin, config.features, config.doublings, config.shuffle);
 }
 
 void UpscalerNet::visit(Visitor& v) {
@@ -261,7 +290,10 @@ void UpscalerNet::visit(Visitor& v) {
 }
 
 void UpscalerNet::load(Device& device, const ParameterSource& source, DType compute) {
-  load_parameters(*this, device, source, compute);
+  if (auto* net = std::get_if<SwinNet>(&net_))
+    net->load(device, source, compute);
+  else
+    load_parameters(*this, device, source, compute);
   dtype_ = compute;
   const float factor = RrdbNet::kFactor;
   factor_ = tensor_from(device, {1}, &factor);
@@ -273,6 +305,7 @@ Tensor UpscalerNet::operator()(Exec& ex, const Tensor& x) const {
           x.dtype());
   if (const auto* net = std::get_if<RrdbNet>(&net_)) return (*net)(ex, x, factor_);
   if (const auto* net = std::get_if<SpanNet>(&net_)) return (*net)(ex, x);
+  if (const auto* net = std::get_if<SwinNet>(&net_)) return (*net)(ex, x);
   return std::get<CompactNet>(net_)(ex, x);
 }
 

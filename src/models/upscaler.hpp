@@ -1,6 +1,6 @@
 // Networks that enlarge images: RRDBNet (Wang et al., "ESRGAN", 2018; with pixels taken together at the front
-// Wang et al., "Real-ESRGAN", 2021), SRVGGNetCompact (Real-ESRGAN's small network) and SPAN (Wan et al.,
-// "Swift Parameter-free Attention Network for Efficient Super-Resolution", 2023).
+// Wang et al., "Real-ESRGAN", 2021), SRVGGNetCompact (Real-ESRGAN's small network), SPAN (Wan et al.,
+// "Swift Parameter-free Attention Network for Efficient Super-Resolution", 2023) and SwinIR (swinir.hpp).
 #pragma once
 
 #include <array>
@@ -10,12 +10,13 @@
 
 #include "models/layers.hpp"
 #include "models/parameters.hpp"
+#include "models/swinir.hpp"
 #include "runtime/exec.hpp"
 #include "weights/store.hpp"
 
 namespace rocm_sd {
 
-enum class UpscalerKind { kRrdb, kCompact, kSpan };
+enum class UpscalerKind { kRrdb, kCompact, kSpan, kSwin };
 
 struct UpscalerConfig {
   UpscalerKind kind = UpscalerKind::kRrdb;
@@ -23,17 +24,25 @@ struct UpscalerConfig {
   int64_t features = 64;    // channels between layers
   int64_t growth = 32;      // that a convolution of a dense block adds: RRDBNet
   int64_t blocks = 23;      // RRDBs; convolutions between the first and the last; attention blocks: SPAN
-  int64_t doublings = 2;    // RRDBNet
-  int64_t shuffle = 1;      // channels become a square of so many pixels on a side: SRVGGNetCompact, SPAN
+  int64_t doublings = 2;    // RRDBNet, SwinIR
+  int64_t shuffle = 1;      // channels of the result become a square of so many pixels on a side
   bool normalised = false;  // a convolution of one pixel makes what the first one reads: SPAN
+  SwinConfig swin = {};
 
   const char* name() const;
   // Whether the image's own pixels are to be added to each square of the result.
-  bool adds_image() const { return kind == UpscalerKind::kCompact; }
+  bool adds_image() const {
+    return kind == UpscalerKind::kCompact ||
+           (kind == UpscalerKind::kSwin && swin.upsampler == SwinUpsampler::kNone);
+  }
+  // What the sides of its input are multiples of.
+  int64_t multiple() const { return kind == UpscalerKind::kSwin ? swin.window : 1; }
+  // How much larger the map that it makes is than its input, along a side; a pixel of it is then a square.
+  int64_t growth_of_map() const { return (int64_t{1} << doublings) * swin.tripled; }
   int64_t in_channels() const { return 3 * unshuffle * unshuffle; }
   int64_t out_channels() const { return 3 * shuffle * shuffle; }
   // Pixels that one becomes along a side.
-  int64_t factor() const { return (int64_t{1} << doublings) * shuffle / unshuffle; }
+  int64_t factor() const { return growth_of_map() * shuffle / unshuffle; }
   // How far a pixel of the result looks, in pixels of the image.
   int64_t reach() const;
 };
@@ -118,14 +127,15 @@ class UpscalerNet {
   // Throws what load_parameters throws. compute: f32, bf16 or f16.
   void load(Device& device, const ParameterSource& source, DType compute);
 
-  // x [1,h,w,in_channels] in dtype() -> [1,h*2^doublings,w*2^doublings,out_channels].
+  // x [1,h,w,in_channels] in dtype(), h and w multiples of config().multiple() -> [1,h*g,w*g,out_channels]
+  // for g = config().growth_of_map().
   Tensor operator()(Exec& ex, const Tensor& x) const;
 
  private:
   UpscalerConfig config_;
   DType dtype_ = DType::kF32;
   Tensor factor_;  // RRDBNet's
-  std::variant<RrdbNet, CompactNet, SpanNet> net_;
+  std::variant<RrdbNet, CompactNet, SpanNet, SwinNet> net_;
 };
 
 }  // namespace rocm_sd

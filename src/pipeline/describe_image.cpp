@@ -145,6 +145,9 @@ std::string describe_image(const ResolvedRequest& resolved, const Components& co
     add("DeepCache", concat(s.deep_cache, s.deep_cache_branch ? concat(":", s.deep_cache_branch) : ""));
   if (s.t_gate > 0) add("T-GATE", std::to_string(s.t_gate));
   if (s.sada) add("SADA", "True");
+  if (s.token_merge > 0) add("Token merging ratio", number_text(s.token_merge));
+  if (s.token_merge > 0 && s.token_merge_downsample > 1)
+    add("Token merging maximum downsampling", std::to_string(s.token_merge_downsample));
   if (r.tiling_x || r.tiling_y) add("Tiling", r.tiling_x && r.tiling_y ? "True" : r.tiling_x ? "x" : "y");
   if (r.negative_min_sigma > 0) add("NGMS", number_text(r.negative_min_sigma));
   if (r.negative_min_sigma > 0 && r.negative_min_sigma_all) add("NGMS all steps", "True");

@@ -30,10 +30,15 @@ int64_t reflected(int64_t i, int64_t length) {
 // Beyond the image it is reflected.
 class Cells {
  public:
-  Cells(const Image& image, int64_t side)
-      : rgb_(opaque_rgb(image)), width_(image.width), height_(image.height), side_(side) {}
-  int64_t rows() const { return (height_ + side_ - 1) / side_; }
-  int64_t cols() const { return (width_ + side_ - 1) / side_; }
+  // multiple: of which the numbers of rows and columns are multiples.
+  Cells(const Image& image, int64_t side, int64_t multiple)
+      : rgb_(opaque_rgb(image)),
+        width_(image.width),
+        height_(image.height),
+        side_(side),
+        multiple_(multiple) {}
+  int64_t rows() const { return groups(height_) * multiple_; }
+  int64_t cols() const { return groups(width_) * multiple_; }
   // 0..1 of colour c.
   float colour(int64_t y, int64_t x, int64_t c) const {
     const int64_t pixel = reflected(y, height_) * width_ + reflected(x, width_);
@@ -53,8 +58,10 @@ class Cells {
   }
 
  private:
+  int64_t groups(int64_t pixels) const { return (pixels + side_ * multiple_ - 1) / (side_ * multiple_); }
+
   std::vector<uint8_t> rgb_;
-  int64_t width_, height_, side_;
+  int64_t width_, height_, side_, multiple_;
 };
 
 uint8_t to_byte(float v) {
@@ -164,7 +171,7 @@ ImageUpscaler::ImageUpscaler(Device& device, const std::filesystem::path& file, 
 void ImageUpscaler::prepare(int64_t height, int64_t width) {
   if (input_ && input_.dim(1) == height && input_.dim(2) == width) return;
   const UpscalerConfig& c = config();
-  const int64_t grown = int64_t{1} << c.doublings;
+  const int64_t grown = c.growth_of_map();
   input_ = make_tensor(device_, {1, height, width, c.in_channels()}, DType::kF32);
   output_ = make_tensor(device_, {1, height * grown, width * grown, c.out_channels()}, DType::kF32);
   program_ = std::make_unique<Program>("upscaler", arena_, [this](Exec& ex) {
@@ -182,11 +189,13 @@ void ImageUpscaler::release_memory() {
 Image ImageUpscaler::attempt(const Image& image, const UpscaleTiles& tiles, const RunWatch& watch,
                              const OnWindow& step) {
   const UpscalerConfig& c = config();
-  const int64_t side = c.unshuffle, factor = c.factor(), shuffle = c.shuffle;
-  const Cells cells(image, side);
-  const int64_t tile = tiles.size / side, overlap = tiles.overlap / side;
-  const WindowAxis rows = window_axis(cells.rows(), tile, overlap, side * factor),
-                   cols = window_axis(cells.cols(), tile, overlap, side * factor);
+  const int64_t side = c.unshuffle, factor = c.factor(), shuffle = c.shuffle, unit = c.multiple();
+  const Cells cells(image, side, unit);
+  // In units of `unit` cells, where the network's own windows begin.
+  const int64_t tile = tiles.size > 0 ? std::max<int64_t>(tiles.size / side / unit, 1) : 0;
+  const int64_t overlap = (tiles.overlap / side + unit - 1) / unit;
+  const WindowAxis rows = window_axis(cells.rows() / unit, tile, overlap, side * factor * unit),
+                   cols = window_axis(cells.cols() / unit, tile, overlap, side * factor * unit);
   const int64_t cell = side * factor;  // pixels of the result that a cell becomes
   const int64_t h = rows.length / cell, w = cols.length / cell;
   prepare(h, w);
@@ -206,9 +215,9 @@ Image ImageUpscaler::attempt(const Image& image, const UpscaleTiles& tiles, cons
       const auto bad = std::ranges::count_if(made, [](float v) { return !std::isfinite(v); });
       if (bad > 0) throw NotFinite{"upscaler", bad, std::ssize(made)};
       const auto value = [&](int64_t y, int64_t x, int64_t k) {
-        if (c.kind == UpscalerKind::kRrdb) return made[at((y * w * cell + x) * channels + k)];
         const int64_t y0 = y / shuffle, x0 = x / shuffle, inside = y % shuffle * shuffle + x % shuffle;
-        const float value = made[at((y0 * w + x0) * channels + k * shuffle * shuffle + inside)];
+        const float value =
+            made[at((y0 * w * c.growth_of_map() + x0) * channels + k * shuffle * shuffle + inside)];
         return c.adds_image() ? value + pixels[at((y0 * w + x0) * 3 + k)] : value;
       };
       canvas.add(cols.begins[j], rows.weights[i], cols.weights[j], value);

@@ -12,6 +12,14 @@ void set_deep_cache(Savings& savings, std::string_view text) {
       colon < text.size() ? static_cast<int>(parse_integer(text.substr(colon + 1), 0, 100)) : 0;
 }
 
+// "0.5", or "0.5:2" with the smallest maps.
+void set_token_merge(Savings& savings, std::string_view text) {
+  const size_t colon = std::min(text.find(':'), text.size());
+  savings.token_merge = parse_number(text.substr(0, colon), 0, 0.75);
+  savings.token_merge_downsample =
+      colon < text.size() ? static_cast<int>(parse_integer(text.substr(colon + 1), 1, 8)) : 1;
+}
+
 }  // namespace
 
 std::vector<OptionRow> savings_options() {
@@ -28,6 +36,11 @@ std::vector<OptionRow> savings_options() {
       {"sada", "", "Savings", "",
        "SADA: no call of the UNet where the steps before foretell what it would give",
        [](OptionTargets& t, std::string_view v) { request_of(t).savings.sada = parse_flag(v); }},
+      {"token-merge", "", "Savings", "SHARE[:DOWN]",
+       "token merging (ToMe): this share of the pixels, up to 0.75, is merged into others before self "
+       "attention, in "
+       "maps that are at most DOWN (1, 2, 4, 8) times smaller than the latents; 0: not [0]",
+       [](OptionTargets& t, std::string_view v) { set_token_merge(request_of(t).savings, v); }},
   };
 }
 

@@ -40,6 +40,18 @@ void check_t_gate(const ResolvedRequest& r) {
       "and instruct-pix2pix models");
 }
 
+void check_token_merge(const ResolvedRequest& r) {
+  const Savings& s = r.request.savings;
+  require<UsageError>(s.token_merge >= 0 && s.token_merge <= 0.75,
+                      "token-merge: expected a share from 0 to 0.75, got ", s.token_merge);
+  const int by = s.token_merge_downsample;
+  require<UsageError>(by == 1 || by == 2 || by == 4 || by == 8,
+                      "token-merge: expected maps down to 1, 2, 4 or 8 times smaller than the latents, got ",
+                      by);
+  require<UsageError>(s.token_merge == 0 || r.request.sag_scale == 0,
+                      "token-merge: not with sag-scale, which reads the attention of every pixel");
+}
+
 void check_sada(const ResolvedRequest& r) {
   if (!r.request.savings.sada) return;
   const SamplerRow& sampler = *r.sampling.sampler;
@@ -62,6 +74,7 @@ void resolve_savings(ResolvedRequest& r, const Components& c) {
   check_deep_cache(r, c);
   check_t_gate(r);
   check_sada(r);
+  check_token_merge(r);
   const GenerateRequest& q = r.request;
   require<UsageError>(!(q.tiling_x || q.tiling_y) || q.tile_size == 0,
                       "tiling: not with tile-size, whose windows do not reach the other border");
@@ -72,6 +85,9 @@ void resolve_savings(ResolvedRequest& r, const Components& c) {
 // conditions and rows. T-GATE would leave the ranks of the negative prompt without work. Ranks that share
 // each layer compute whole steps on whole maps.
 void check_together(const GenerateRequest& q, const Ranks& ranks) {
+  require<UsageError>(q.savings.token_merge == 0 || ranks.division() == Division::kConditions,
+                      "token-merge: on several devices with --split guidance or images alone, for a "
+                      "device has to see a whole map");
   if (ranks.division() == Division::kTensors) return;
   require<UsageError>(
       q.savings.t_gate == 0,
@@ -95,6 +111,13 @@ std::vector<std::string> describe_savings(const ResolvedRequest& r, const UnetCa
         concat("t-gate: ", calls.gated, " of ", calls.all, " calls added means of the text's attention"));
   if (s.sada)
     out.push_back(concat("sada: ", calls.skipped, " of ", calls.all + calls.skipped, " calls were foretold"));
+  if (s.token_merge > 0)
+    out.push_back(
+        fmt::format("token-merge: {:g} % of the tokens were merged before self attention, in maps {}",
+                    100 * s.token_merge,
+                    s.token_merge_downsample == 1
+                        ? "of the latents' size"
+                        : concat("down to 1/", s.token_merge_downsample, " of the latents' sides")));
   if (calls.one_sided > 0)
     out.push_back(concat("guidance: left out of ", calls.one_sided, " of ", calls.all, " calls"));
   if (!out.empty())

@@ -43,6 +43,16 @@ Tensor UnetStage::forward_layers(Exec& ex, uint32_t active, int64_t first, const
        .images = call.images.empty() ? nullptr : &call.images});
 }
 
+TokenMerge UnetStage::token_merge(double* saved_operations) const {
+  TokenMerge out{.ratio = shape_.savings.token_merge, .saved_operations = saved_operations};
+  int64_t height = shape_.height, width = shape_.width;
+  for (int by = 1; by < shape_.savings.token_merge_downsample; by *= 2)
+    height = (height + 1) / 2, width = (width + 1) / 2;
+  out.least_height = height;
+  out.least_width = width;
+  return out;
+}
+
 // The UNet with the ControlNets and images whose bits are set: its way down, what they add, its way up.
 void UnetStage::forward(Exec& ex, uint32_t active) {
   const RowScope scope(shape_.rows);
@@ -66,6 +76,9 @@ void UnetStage::forward(Exec& ex, uint32_t active) {
       .means = &text_means_, .conditions = count / shape_.batch, .reuse = (active & kGated) != 0};
   const DeepMap* deep_use = shape_.savings.deep_cache > 1 ? &deep : nullptr;
   const TextGate* gate_use = active & (kNotesText | kGated) ? &gate : nullptr;
+  double& merged_operations = merged_operations_[active] = 0;
+  const TokenMerge merge = token_merge(&merged_operations);
+  const TokenMerge* merge_use = merge.ratio > 0 ? &merge : nullptr;
   const int64_t perturbed = shape_.perturbed && !first_only ? shape_.batch : 0;
   active &= kGuests;
   std::vector<std::vector<ScaledMap>> additions(unet.config().down.size() + 1);
@@ -79,7 +92,8 @@ void UnetStage::forward(Exec& ex, uint32_t active) {
                                  .images = images,
                                  .deep = deep_use,
                                  .gate = gate_use,
-                                 .ranks = shape_.tensors});
+                                 .ranks = shape_.tensors,
+                                 .merge = merge_use});
   for (size_t i = 0; i < controls_.size(); ++i)
     if (active >> i & 1) controls_[i]->add(ex, input, skips);
   copy_into(ex,
@@ -90,7 +104,8 @@ void UnetStage::forward(Exec& ex, uint32_t active) {
                          .images = images,
                          .deep = deep_use,
                          .gate = gate_use,
-                         .ranks = shape_.tensors}),
+                         .ranks = shape_.tensors,
+                         .merge = merge_use}),
             leading(output_));
 }
 

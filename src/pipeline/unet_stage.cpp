@@ -320,7 +320,7 @@ uint32_t UnetStage::variant_of_call(bool without_negative) {
 
 void UnetStage::note_skipped() {
   ++calls_.skipped;
-  calls_.operations_if_whole += step_program(active_).flops();
+  calls_.operations_if_whole += whole_operations(active_);
 }
 
 void UnetStage::note_call(uint32_t active) {
@@ -329,7 +329,11 @@ void UnetStage::note_call(uint32_t active) {
   if (active & kOneSided) ++calls_.one_sided;
   if (active & kGated) ++calls_.gated;
   calls_.operations += step_program(active).flops();
-  calls_.operations_if_whole += step_program(active & (kGuests | kFirstOnly)).flops();
+  calls_.operations_if_whole += whole_operations(active & (kGuests | kFirstOnly));
+}
+
+double UnetStage::whole_operations(uint32_t active) {
+  return step_program(active).flops() + merged_operations_[active];
 }
 
 void UnetStage::use_shifts(Exec& ex, double timestep, const RunWatch& watch) {

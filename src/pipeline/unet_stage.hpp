@@ -118,6 +118,7 @@ class UnetStage final : public Stage {
   void make_shifts(double timestep, const RunWatch& watch);
   void use_shifts(Exec& ex, double timestep, const RunWatch& watch);
   uint32_t all_guests() const;
+  TokenMerge token_merge(double* saved_operations) const;
   void forward(Exec& ex, uint32_t active);
   Tensor forward_layers(Exec& ex, uint32_t active, int64_t first, const Tensor& x,
                         std::vector<Tensor>& skips) const;
@@ -133,6 +134,7 @@ class UnetStage final : public Stage {
   std::vector<uint32_t> variants() const;  // of a step, that the savings have
   uint32_t variant_of_call(bool without_negative);
   void note_call(uint32_t active);
+  double whole_operations(uint32_t active);  // of a step without savings
   std::vector<ShiftTable*> shift_tables();
 
   Components& components_;
@@ -154,9 +156,10 @@ class UnetStage final : public Stage {
   // By what acts, and the bits of the variant above that; 0: the plain UNet. What a variant reads is made by
   // one with a smaller number.
   std::map<uint32_t, std::unique_ptr<Program>> step_programs_;
-  std::unique_ptr<UnetSegment> segment_;  // in place of step_programs_ where ranks have layers
-  Tensor deep_map_;                       // DeepMap::map
-  std::vector<Tensor> text_means_;        // TextGate::means
+  std::map<uint32_t, double> merged_operations_;  // that token merging saves each of them
+  std::unique_ptr<UnetSegment> segment_;          // in place of step_programs_ where ranks have layers
+  Tensor deep_map_;                               // DeepMap::map
+  std::vector<Tensor> text_means_;                // TextGate::means
   int step_ = 0, since_whole_ = 0;  // since_whole_: calls of the UNet; 0: none that shallow ones can follow
   bool map_is_one_sided_ = false, means_are_there_ = false;
   UnetCalls calls_;

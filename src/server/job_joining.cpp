@@ -12,10 +12,11 @@ namespace rocm_sd::server {
 namespace {
 
 // Options that change the rows, the maps or the passes of the UNet where they have a value that acts.
-constexpr std::string_view kOfLoneJobs[] = {
-    "control",     "deep-cache",  "denoising-end", "denoising-start", "freeu",   "freeu-v2", "hires-height",
-    "hires-scale", "hires-width", "ip-adapter",    "pag-scale",       "region",  "sada",     "sag-scale",
-    "t-gate",      "tile-size",   "tiling",        "tiling-x",        "tiling-y"};
+constexpr std::string_view kOfLoneJobs[] = {"control",     "deep-cache", "denoising-end", "denoising-start",
+                                            "freeu",       "freeu-v2",   "hires-height",  "hires-scale",
+                                            "hires-width", "ip-adapter", "pag-scale",     "region",
+                                            "sada",        "sag-scale",  "t-gate",        "tile-size",
+                                            "tiling",      "tiling-x",   "tiling-y",      "token-merge"};
 
 bool acts(const std::string& value) {
   double number = 1;

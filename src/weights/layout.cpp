@@ -212,6 +212,7 @@ std::string describe_foreign(const TensorSet& tensors) {
       {"RRDB", "an upscaler (ESRGAN)"},
       {"body.0.rdb1.", "an upscaler (ESRGAN)"},
       {"block_1.c1_r.", "an upscaler (SPAN)"},
+      {"residual_group.blocks.", "an upscaler (SwinIR)"},
       {"mmdit", "a transformer diffusion checkpoint"},
   };
   for (const Mark& mark : kMarks)

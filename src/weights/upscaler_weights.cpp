@@ -9,6 +9,7 @@
 #include "base/file.hpp"
 #include "base/text.hpp"
 #include "weights/span_weights.hpp"
+#include "weights/swinir_weights.hpp"
 
 namespace rocm_sd {
 namespace {
@@ -111,6 +112,7 @@ std::string_view without_wrapper(std::string_view name) {
 
 WeightStore upscaler_of(const TensorSet& tensors) {
   if (is_span(tensors)) return span_of(tensors);
+  if (is_swinir(tensors)) return swinir_of(tensors);
   const std::string what = printable_path(tensors.path());
   const std::vector<int> layers = numbered_layers(tensors);
   const bool compact = std::ranges::all_of(tensors.tensors(), [](const TensorRef& ref) {
@@ -134,7 +136,8 @@ WeightStore upscaler_of(const TensorSet& tensors) {
   require<FormatError>(
       !weights.empty(), what,
       ": expected an upscaler: an RRDBNet (ESRGAN, Real-ESRGAN: conv_first, body.*, or older "
-      "names), an SRVGGNetCompact (body.0, body.1, ...) or a SPAN (conv_1, block_1.c1_r, ...); found ",
+      "names), an SRVGGNetCompact (body.0, body.1, ...), a SPAN (conv_1, block_1.c1_r, ...) or a SwinIR "
+      "(conv_first, layers.0.residual_group.*, ...); found ",
       listed_names(unknown, kNamed));
   require<FormatError>(unknown.empty(), what, ": ", unknown.size(),
                        unknown.size() == 1 ? " tensor has" : " tensors have",

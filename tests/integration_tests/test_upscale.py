@@ -10,7 +10,7 @@ import torch
 from pictures import psnr, read_parameters, read_picture
 from PIL import Image, PngImagePlugin
 from torch_ops import load_package
-from upscaler_models import CompactNet, RrdbNet, SpanNet, enlarged, older_names, oldest_names, randomised, written
+from upscaler_models import CompactNet, RrdbNet, SpanNet, SwinIr, enlarged, older_names, oldest_names, randomised, written
 
 NETS = {
     "x4": lambda: RrdbNet(),
@@ -24,6 +24,14 @@ NETS = {
     "span x4": lambda: SpanNet(),
     "span x2 plain": lambda: SpanNet(factor=2, features=20, normalised=False),
     "span x1": lambda: SpanNet(factor=1, features=12),
+    "swinir classical x2": lambda: SwinIr(),
+    "swinir classical x3": lambda: SwinIr(factor=3, embed_norm=False),
+    "swinir classical x4": lambda: SwinIr(factor=4, depths=(1, 2)),
+    "swinir light x4": lambda: SwinIr("pixelshuffledirect", factor=4, width=20),
+    "swinir real x4": lambda: SwinIr("nearest+conv", factor=4, three=True),
+    "swinir real x2": lambda: SwinIr("nearest+conv", depths=(2,)),
+    "swinir denoise": lambda: SwinIr("", factor=1),
+    "swinir jpeg": lambda: SwinIr("", factor=1, window=7),
 }
 
 
@@ -229,11 +237,57 @@ def test_bad_input(upscale, tmp_path):
         assert word in upscale(good, pixels, *options, code=2)
 
 
-@pytest.mark.parametrize("name", ["x2", "compact x4", "span x2"])
+@pytest.mark.parametrize("form", ["params", "module", "half"])
+def test_files_of_swinir(upscale, tmp_path, form):
+    """The authors' file; DataParallel's names; f16. Masks and indices, which follow from the sizes, may be there or not."""
+    net = randomised(SwinIr())
+    if form == "half":
+        net = net.half().float()
+    state, pixels = net.state_dict(), picture(19, 14)
+    names = {"half": lambda s: {k: v.half() for k, v in s.items() if "attn_mask" not in k and "index" not in k},
+             "module": lambda s: {"module." + k: v for k, v in s.items()}}.get(form, lambda s: s)
+    near(upscale(written(tmp_path / "net.pth", names(state), "params" if form == "params" else ""), pixels), enlarged(net, pixels))
+
+
+def test_bad_files_of_swinir(upscale, rocm_sd, tmp_path):
+    pixels, state = picture(20, 20), randomised(SwinIr()).state_dict()
+    table = "layers.0.residual_group.blocks.0.attn.relative_position_bias_table"
+
+    def refused(changed: dict, *words: str) -> None:
+        text = upscale(written(tmp_path / "bad.safetensors", changed), pixels, code=3)
+        assert all(word in text for word in words), text
+
+    refused({k: v for k, v in state.items() if k != "layers.1.residual_group.blocks.2.mlp.fc1.bias"}, "missing", "layers.1.blocks.2.mlp.fc1.bias")
+    refused({k: v for k, v in state.items() if k != table}, "relative_position_bias_table")
+    refused({k: v for k, v in state.items() if k != "conv_last.bias"}, "conv_last.bias")
+    refused(state | {"absolute_pos_embed": torch.zeros(1, 64, 24)}, "no place in a SwinIR", "absolute_pos_embed")
+    refused(state | {table: torch.zeros(224, 2)}, "(2 w - 1)^2", "224")
+    refused(state | {table: torch.zeros(225, 5)}, "24 features", "5 heads")
+    refused(state | {"conv_first.weight": torch.zeros(24, 1, 3, 3)}, "conv_first.weight", "3 input channels, got 1")
+    refused(state | {"upsample.0.weight": torch.zeros(63, 16, 3, 3)}, "upsample.0.weight", "63")
+    refused(state | {"norm.weight": torch.full((24,), float("nan"))}, "norm.weight", "not finite")
+    assert "an upscaler (SwinIR)" in rocm_sd("inspect", written(tmp_path / "net.safetensors", state)).stdout
+
+
+@pytest.mark.parametrize("tile, overlap", [(16, 8), (40, 16)])
+def test_windows_of_swinir(upscale, tmp_path, tile, overlap):
+    """Tiles hold whole windows: inside of them, where a pixel sees no border, the picture is the one without tiles."""
+    net = randomised(SwinIr(depths=(1,)))  # one block, which shifts nothing: pixels see their window, and two behind convolutions
+    path, pixels = written(tmp_path / "net.safetensors", net.state_dict()), picture(88, 72)
+    got = upscale(path, pixels, "--tile", tile, "--tile-overlap", overlap)
+    whole = upscale(path, pixels, "--tile", 0)
+    assert got.shape == whole.shape and psnr(got.astype(float), whole.astype(float)) > 35
+    far = randomised(SwinIr(depths=(2, 2)))
+    path = written(tmp_path / "far.safetensors", far.state_dict())
+    assert psnr(upscale(path, pixels, "--tile", 48, "--tile-overlap", 24).astype(float), enlarged(far, pixels)) > 30
+
+
+@pytest.mark.parametrize("name", ["x2", "compact x4", "span x2", "swinir x2"])
 def test_emulated_gpu(rocm_sd, tmp_path, name):
     if "emu:gfx1100" not in rocm_sd("devices").stdout:
         pytest.skip("built without kernels for gfx1100")
-    made = {"x2": lambda: RrdbNet(unshuffle=2, blocks=1), "compact x4": lambda: CompactNet(convolutions=1), "span x2": lambda: SpanNet(factor=2)}
+    made = {"x2": lambda: RrdbNet(unshuffle=2, blocks=1), "compact x4": lambda: CompactNet(convolutions=1), "span x2": lambda: SpanNet(factor=2),
+            "swinir x2": lambda: SwinIr(depths=(2,))}
     net = randomised(made[name]())
     path, pixels = written(tmp_path / "net.safetensors", net.state_dict()), picture(14, 11)
     Image.fromarray(pixels).save(tmp_path / "in.png")

@@ -1,6 +1,7 @@
 """Upscaling networks in PyTorch from their papers' descriptions (Wang et al., "ESRGAN", 2018, sections 3.1 and 4.1; "Real-ESRGAN", 2021,
 section 3.3; SRVGGNetCompact: convolutions with PReLU, pixels shuffled, the enlarged image added; Wan et al., "Swift Parameter-free
-Attention Network", 2023, sections 3.1 to 3.3), with random weights, and the files that people have of them."""
+Attention Network", 2023, sections 3.1 to 3.3; Liang et al., "SwinIR", 2021, section 3, and Liu et al., "Swin Transformer", 2021, sections 3.2
+and 3.3), with random weights, and the files that people have of them."""
 
 from __future__ import annotations
 
@@ -159,10 +160,164 @@ def random_span(net: SpanNet, seed: int = 0) -> SpanNet:
     return net.eval()
 
 
+class SwinAttention(nn.Module):
+    """Attention inside windows: pixels of one window see each other, with a bias for each head and relative position. In a map that was rolled,
+    those see each other less by 100 that lay on different sides of its border."""
+
+    def __init__(self, width: int, heads: int, window: int) -> None:
+        super().__init__()
+        self.heads, self.window = heads, window
+        self.qkv, self.proj = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.relative_position_bias_table = nn.Parameter(torch.zeros((2 * window - 1) ** 2, heads))
+        places = torch.stack(torch.meshgrid(torch.arange(window), torch.arange(window), indexing="ij"), -1).reshape(-1, 2)
+        apart = places[:, None] - places[None] + window - 1
+        self.register_buffer("relative_position_index", apart[..., 0] * (2 * window - 1) + apart[..., 1])
+
+    def forward(self, x: torch.Tensor, shift: int) -> torch.Tensor:
+        _, height, width, channels = x.shape
+        w = self.window
+        sides = torch.zeros(height, width, dtype=torch.long)
+        if shift:
+            x = torch.roll(x, (-shift, -shift), (1, 2))
+            rows, cols = torch.zeros(height, dtype=torch.long), torch.zeros(width, dtype=torch.long)
+            rows[-shift:], cols[-shift:] = 1, 1
+            sides = 2 * rows[:, None] + cols[None]
+
+        def cut(m: torch.Tensor) -> torch.Tensor:
+            return m.reshape(height // w, w, width // w, w, -1).transpose(1, 2).reshape(-1, w * w, m.shape[-1])
+
+        windows, border = cut(x[0]), cut(sides[..., None])[..., 0]
+        q, k, v = self.qkv(windows).reshape(-1, w * w, 3, self.heads, channels // self.heads).permute(2, 0, 3, 1, 4)
+        scores = q @ k.transpose(-2, -1) * (channels // self.heads) ** -0.5
+        scores = scores + self.relative_position_bias_table[self.relative_position_index].permute(2, 0, 1)
+        scores = scores - 100.0 * (border[:, None, :, None] != border[:, None, None, :])
+        y = self.proj((scores.softmax(-1) @ v).transpose(1, 2).reshape(-1, w * w, channels))
+        y = y.reshape(height // w, width // w, w, w, channels).transpose(1, 2).reshape(1, height, width, channels)
+        return torch.roll(y, (shift, shift), (1, 2))
+
+
+class SwinBlock(nn.Module):
+    def __init__(self, width: int, heads: int, window: int, hidden: int, shift: int) -> None:
+        super().__init__()
+        self.shift = shift
+        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.attn = SwinAttention(width, heads, window)
+        self.mlp = nn.ModuleDict({"fc1": nn.Linear(width, hidden), "fc2": nn.Linear(hidden, width)})
+        if shift:
+            self.register_buffer("attn_mask", torch.zeros(4, window**2, window**2))  # of the size that it was trained at
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = x + self.attn(self.norm1(x), self.shift)
+        return x + self.mlp["fc2"](F.gelu(self.mlp["fc1"](self.norm2(x))))
+
+
+def swin_conv(width: int, three: bool) -> nn.Module:
+    if not three:
+        return nn.Conv2d(width, width, 3, 1, 1)
+    return nn.Sequential(nn.Conv2d(width, width // 4, 3, 1, 1), nn.LeakyReLU(0.2), nn.Conv2d(width // 4, width // 4, 1), nn.LeakyReLU(0.2),
+                         nn.Conv2d(width // 4, width, 3, 1, 1))
+
+
+class SwinGroup(nn.Module):
+    def __init__(self, width: int, heads: int, window: int, hidden: int, depth: int, three: bool) -> None:
+        super().__init__()
+        self.residual_group = nn.ModuleDict({"blocks": nn.ModuleList(SwinBlock(width, heads, window, hidden, window // 2 * (i % 2)) for i in range(depth))})
+        self.conv = swin_conv(width, three)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        h = x
+        for block in self.residual_group["blocks"]:
+            h = block(h)
+        return x + self.conv(h.permute(0, 3, 1, 2)).permute(0, 2, 3, 1)
+
+
+class SwinIr(nn.Module):
+    def __init__(self, upsampler: str = "pixelshuffle", factor: int = 2, width: int = 24, heads: int = 2, window: int = 8, depths: tuple = (2, 3),
+                 three: bool = False, features: int = 16, embed_norm: bool = True) -> None:
+        super().__init__()
+        self.upsampler, self.factor, self.window, self.jpeg = upsampler, factor, window, window == 7
+        self.conv_first = nn.Conv2d(3, width, 3, 1, 1)
+        if embed_norm:
+            self.patch_embed = nn.ModuleDict({"norm": nn.LayerNorm(width)})
+        self.layers = nn.ModuleList(SwinGroup(width, heads, window, 2 * width, depth, three) for depth in depths)
+        self.norm = nn.LayerNorm(width)
+        self.conv_after_body = swin_conv(width, three)
+        doublings = factor.bit_length() - 1
+        if upsampler in ("pixelshuffle", "nearest+conv"):
+            self.conv_before_upsample = nn.Sequential(nn.Conv2d(width, features, 3, 1, 1), nn.LeakyReLU(0.01))
+        if upsampler == "pixelshuffle":
+            squares = [3] if factor == 3 else [2] * doublings
+            self.upsample = nn.Sequential(*(m for s in squares for m in (nn.Conv2d(features, s * s * features, 3, 1, 1), nn.PixelShuffle(s))))
+        elif upsampler == "nearest+conv":
+            for k in range(1, doublings + 1):
+                setattr(self, f"conv_up{k}", nn.Conv2d(features, features, 3, 1, 1))
+            self.conv_hr = nn.Conv2d(features, features, 3, 1, 1)
+        elif upsampler == "pixelshuffledirect":
+            self.upsample = nn.Sequential(nn.Conv2d(width, 3 * factor**2, 3, 1, 1), nn.PixelShuffle(factor))
+        if upsampler != "pixelshuffledirect":
+            self.conv_last = nn.Conv2d(features if upsampler else width, 3, 3, 1, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        height, width = x.shape[-2:]
+        x = reflected(x, self.window)
+        mean, span = torch.tensor([0.4488, 0.4371, 0.4040])[None, :, None, None], 255.0 if self.jpeg else 1.0
+        x = (x - mean) * span
+        first = self.conv_first(x)
+        h = first.permute(0, 2, 3, 1)
+        if hasattr(self, "patch_embed"):
+            h = self.patch_embed["norm"](h)
+        for layer in self.layers:
+            h = layer(h)
+        h = self.conv_after_body(self.norm(h).permute(0, 3, 1, 2)) + first
+        if self.upsampler == "nearest+conv":
+            h, k = self.conv_before_upsample(h), 1
+            while hasattr(self, f"conv_up{k}"):
+                h, k = F.leaky_relu(getattr(self, f"conv_up{k}")(F.interpolate(h, scale_factor=2, mode="nearest")), 0.2), k + 1
+            h = self.conv_last(F.leaky_relu(self.conv_hr(h), 0.2))
+        elif self.upsampler == "pixelshuffle":
+            h = self.conv_last(self.upsample(self.conv_before_upsample(h)))
+        else:
+            h = self.upsample(h) if self.upsampler else x + self.conv_last(h)
+        return (h / span + mean)[..., :height * self.factor, :width * self.factor]
+
+
+def reflected(x: torch.Tensor, multiple: int) -> torch.Tensor:
+    """To multiples of so many pixels; where there are too few to reflect, the first ones stand for the rest."""
+    height, width = x.shape[-2:]
+
+    def places(length: int) -> torch.Tensor:
+        i = torch.arange(-(-length // multiple) * multiple)
+        return torch.where(i < length, i, (2 * (length - 1) - i).clamp(min=0))
+
+    return x[..., places(height), :][..., places(width)]
+
+
+def random_swin(net: SwinIr, seed: int = 0) -> SwinIr:
+    """Weights of unit gain, tables of biases that softmax sees, and a last layer that makes colours around the middle."""
+    generator = torch.Generator().manual_seed(seed)
+    for name, value in net.named_parameters():
+        noise = torch.randn(value.shape, generator=generator)
+        if name.endswith("bias_table"):
+            value.data = noise
+        elif value.ndim > 1:
+            value.data = noise * value[0].numel() ** -0.5
+        else:
+            value.data = 0.1 * noise + (1.0 if "norm" in name and name.endswith("weight") else 0.0)
+    with torch.no_grad():  # so that what the network adds to the mean, or to the image, is neither faint nor clipped
+        last, image = net.upsample[0] if net.upsampler == "pixelshuffledirect" else net.conv_last, torch.rand(1, 3, 24, 24, generator=generator)
+        last.bias.zero_()
+        made = net(image) - (0.45 if net.upsampler else image)
+        last.weight *= 0.15 / made.std()
+        last.bias -= 0.15 / made.std() * made.mean() * (255.0 if net.jpeg else 1.0)
+    return net.eval()
+
+
 def randomised(net: nn.Module, seed: int = 0) -> nn.Module:
     """Weights that keep a picture's contrast: each layer changes the result by more than its rounding, none overflows."""
     if isinstance(net, SpanNet):
         return random_span(net, seed)
+    if isinstance(net, SwinIr):
+        return random_swin(net, seed)
     generator = torch.Generator().manual_seed(seed)
     for name, value in net.named_parameters():
         fan = value[0].numel() if value.ndim == 4 else 1

@@ -59,5 +59,22 @@ TEST_P(UpscalersOnGpu, SpanNets) {
   check({.kind = UpscalerKind::kSpan, .features = 20, .blocks = 2, .doublings = 0, .shuffle = 1}, 1, 13);
 }
 
+// Heads of 30 channels as published, of 10 as in the light network, and of 44, which no kernel has to widen.
+TEST_P(UpscalersOnGpu, SwinIrs) {
+  const auto config = [](int64_t width, SwinConfig swin, int64_t doublings, int64_t shuffle = 1) {
+    return UpscalerConfig{.kind = UpscalerKind::kSwin,
+                          .features = width,
+                          .doublings = doublings,
+                          .shuffle = shuffle,
+                          .swin = std::move(swin)};
+  };
+  check(config(180, {.depths = {2}, .heads = 6, .hidden = 360, .upsampler = SwinUpsampler::kNearest}, 2), 16,
+        8);
+  check(config(60, {.depths = {2}, .heads = 6, .hidden = 120, .upsampler = SwinUpsampler::kDirectShuffle}, 0,
+               3),
+        8, 24);
+  check(config(88, {.depths = {1, 2}, .heads = 2, .hidden = 176, .three_convs = true}, 1), 8, 16);
+}
+
 }  // namespace
 }  // namespace rocm_sd

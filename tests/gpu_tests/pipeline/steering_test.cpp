@@ -74,6 +74,12 @@ TEST(GpuSteering, SavingsOfLaterCalls) {
   compare(request, "both");
 }
 
+TEST(GpuSteering, TokenMerging) {
+  GenerateRequest request = small_request();
+  request.savings = {.token_merge = 0.5};
+  compare(request, "token merging");
+}
+
 TEST(GpuSteering, StepsThatAreForetold) {
   if (test_gpu_is_emulated()) GTEST_SKIP() << "a dozen steps; what is foretold are linear combinations";
   GenerateRequest request = small_request();
