@@ -28,7 +28,10 @@ void Components::set_runtime_adapters(std::vector<ActiveAdapter> adapters) {
   const std::vector<AdapterUse> uses = uses_of(adapters);
   for (const Part part : {Part::kText, Part::kUnet})
     for_each_model(*this, part, [&](Component component, const VisitModel& visit) {
-      require_low_rank(visit, component, uses);
+      // Of a layer of few heads a rank may have none.
+      UNet whole(unet->config());
+      const bool shared = component == Component::kUnet && !share.all();
+      require_low_rank(shared ? VisitModel([&](Visitor& v) { whole.visit(v); }) : visit, component, uses);
     });
   runtime_adapters = std::move(adapters);
   row_strengths_.clear();

@@ -7,10 +7,12 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "rocm_sd/multi.hpp"
 #include "runtime/ranks.hpp"
 #include "scaling/claims.hpp"
+#include "scaling/rank_trace.hpp"
 
 namespace rocm_sd {
 
@@ -94,6 +96,9 @@ class HubRanks final : public Ranks {
   // What passed since the last forget_traffic(). To be asked while nobody sends or receives.
   const RankTraffic& traffic() const { return traffic_; }
   void forget_traffic() { traffic_ = {}; }
+  // Every later message is kept for a trace.
+  void keep_messages() { keeps_ = true; }
+  const std::vector<MessageEvent>& messages() const { return messages_; }
 
  private:
   RankHub& hub_;
@@ -102,6 +107,8 @@ class HubRanks final : public Ranks {
   bool exactly_ = false;
   PeerWindows* windows_ = nullptr;
   RankTraffic traffic_;
+  bool keeps_ = false;
+  std::vector<MessageEvent> messages_;
 };
 
 }  // namespace rocm_sd
