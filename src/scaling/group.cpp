@@ -295,8 +295,8 @@ GenerateResult Group::generate_watched(const GenerateRequest& request, const Cal
   std::thread([call] { run(*call); }).detach();  // waited for below, unless it hangs
   std::unique_lock lock(call->mutex);
   // Before the first step come plans and kernels, during which nothing is heard of a device that works.
-  const double first = std::max(patience_.first, RankPatience().first);
-  const auto limit = [&] { return life->samples ? patience_.later : first; };
+  const double first = std::max(patience_.alone, RankPatience().first);
+  const auto limit = [&] { return life->samples ? patience_.alone : first; };
   while (!call->done && life->silent_seconds() <= limit())
     call->ended.wait_for(lock, std::chrono::milliseconds(50));
   if (call->done) {

@@ -50,7 +50,7 @@ class Group {
   // A group of one, where other groups can draw in its place: a device that gives no sign of life for as long
   // as the patience says fails with DeviceError, and nobody waits for its thread. Callbacks are then called
   // on that thread.
-  void watch() { watches_ = !divides_ && !processes_ && patience_.later > 0; }
+  void watch() { watches_ = !divides_ && !processes_ && patience_.alone > 0; }
 
   // Of all ranks of this process, as Pipeline's; with what they send each other.
   void enable_profiling();

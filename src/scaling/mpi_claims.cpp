@@ -33,7 +33,7 @@ bool MpiHub::hears_out() const {
   const double now = monotonic_seconds();
   if (last_tick_ > 0 && now - last_tick_ > kStoppedSeconds && excused_ != last_tick_) {
     excused_ = last_tick_;
-    wait_until_ = now + 1;
+    wait_until_ = now + kHearOutSeconds;
   }
   return now < wait_until_;
 }

@@ -122,7 +122,7 @@ void MpiHub::tick(double seconds) {
     const std::lock_guard lock(mutex_);
     last_tick_ = monotonic_seconds();
     if (seconds > kStoppedSeconds) {  // nobody else was silent meanwhile
-      wait_until_ = last_tick_ + 1;
+      wait_until_ = last_tick_ + kHearOutSeconds;
       for (Peer& other : peers_) other.heard = std::max(other.heard, last_tick_);
     }
     if (!hears_out()) {

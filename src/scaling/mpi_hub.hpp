@@ -109,7 +109,9 @@ class MpiHub final : public RankHub {
   uint64_t question_ = 0, answered_ = 0;
   bool answer_ = false;
   std::vector<std::pair<int, ParcelHead>> deferred_;  // questions for later
-  // A rank that was stopped hears the others out before it decides about claims or who is lost.
+  // A rank that was stopped hears the others out before it decides about claims or who is lost: on a busy
+  // machine their messages take a while.
+  static constexpr double kHearOutSeconds = 3;
   double last_tick_ = 0;
   mutable double wait_until_ = 0, excused_ = 0;
   MpiPost post_;  // last: its thread uses all of the above

@@ -20,6 +20,9 @@ namespace rocm_sd {
 struct RankPatience {
   double first = 120;  // until it has sent something in this attempt: plans, kernels and weights come before
   double later = 10;
+  // Of a device that draws an image of its own beside others: nobody waits within its steps, and a slow card
+  // may take long over one of a large image.
+  double alone = 120;
 };
 
 // A rank that fails, or gives no sign of life, is named to the others, who wait for nobody then. Every

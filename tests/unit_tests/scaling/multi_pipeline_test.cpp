@@ -226,8 +226,8 @@ TEST(MultiPipelines, ADeviceThatHangsIsTakenOut) {
   const Pictures want = alone();
   auto* left = new FailingDevice("left");  // a thread that hung keeps its pipeline
   auto* right = new FailingDevice("right");
-  MultiPipeline pipeline =
-      load_multi_pipeline(demo(), {{"left", left, 1}, {"right", right, 1}}, {.first = 60, .later = 4});
+  MultiPipeline pipeline = load_multi_pipeline(demo(), {{"left", left, 1}, {"right", right, 1}},
+                                               {.first = 60, .later = 60, .alone = 4});
   right->hang(9);
   const auto begin = std::chrono::steady_clock::now();
   EXPECT_EQ(drawn_by(pipeline), want);

@@ -217,22 +217,11 @@ TEST(TensorSplit, SumsPartsInEveryType) {
 }
 
 LoadOptions on_ranks(int ranks, const std::string& weights = "auto") {
-  LoadOptions options{.model = kModel, .devices = "cpu", .split = "tensor", .dtype = "f32"};
-  for (int i = 1; i < ranks; ++i) options.devices += ",cpu";
+  LoadOptions options = testing_support::demo_on_ranks(ranks, "tensor");
   options.weights = weights;
   return options;
 }
-
-GenerateRequest request() {
-  GenerateRequest request;
-  request.prompt = "a red apple";
-  request.negative_prompt = "a car";
-  request.width = 72;  // odd maps: 9, 5, 3 columns
-  request.height = 64;
-  request.steps = 2;
-  request.seed = 3;
-  return request;
-}
+GenerateRequest request() { return testing_support::odd_request(); }
 
 TEST(TensorSplit, DrawsWhatOneDeviceDraws) {
   const std::filesystem::path folder =
