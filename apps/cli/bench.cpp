@@ -412,7 +412,7 @@ void add_bench(CLI::App& app) {
       ->delimiter(',')
       ->check(CLI::Range(1, 64));
   sub->add_option("--splits", c->splits,
-                  "of the scaling scenario: images, guidance, rows, guidance-rows, displaced[:CALLS] "
+                  "of the scaling scenario: images, guidance, rows, guidance-rows, tensor, displaced[:CALLS] "
                   "[images,guidance,rows]")
       ->delimiter(',');
   add_number(sub, "--seconds", c->seconds, "of timing a shape [0.5]", 0, 3600);

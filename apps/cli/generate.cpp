@@ -109,7 +109,12 @@ class Run {
     callbacks_.preview = [this](const Preview& preview) { save_preview(preview); };
     try {
       if (!load.devices.empty()) refuse_with_devices();
-      if (asks_for_ranks(load.devices)) follow_rank_0(load);
+      if (asks_for_ranks(load.devices)) {
+        require<UsageError>(command_.trace.empty(),
+                            "trace: not with --devices ranks, of which every process knows its own rank "
+                            "alone; expected --devices with names");
+        follow_rank_0(load);
+      }
       require<UsageError>(command_.tune <= 0 || load.place.empty(),
                           "tune: with --device alone, not with --place; tune each device by --device first");
       if (command_.tune > 0) tuning_.emplace(load.device, command_.tune, callbacks_.cancelled);
@@ -191,9 +196,7 @@ class Run {
   }
 
   void refuse_with_devices() const {
-    for (const auto& [name, given] : {std::pair{"tune", command_.tune > 0},
-                                      {"trace", !command_.trace.empty()},
-                                      {"profile", command_.profile}})
+    for (const auto& [name, given] : {std::pair{"tune", command_.tune > 0}, {"profile", command_.profile}})
       require<UsageError>(!given, name, ": with --device, not with --devices");
   }
 

@@ -68,8 +68,8 @@ class MultiPipeline {
   GenerateRequest default_request() const;
 
   // As Pipeline's; waits for a free drawer. GenerateResult::device and Progress::device name it where there
-  // are several devices. Callbacks are called on the calling thread, with pairs on another one. Throws
-  // DeviceError where no drawer is left, with the reason of each.
+  // are several devices. Callbacks are called on the calling thread, with several devices on another one.
+  // Throws DeviceError where no drawer is left, with the reason of each.
   GenerateResult generate(const GenerateRequest& request, const Callbacks& callbacks = {});
   // What the request takes on a free drawer, and on each of them.
   MemoryPlan plan(const GenerateRequest& request);
@@ -82,7 +82,8 @@ class MultiPipeline {
   using ResultTaker = std::function<void(size_t index, GenerateResult result)>;
   void generate_each(const RequestAt& request, const ResultTaker& take, const Callbacks& callbacks = {});
 
-  // Of the first device.
+  // Of every device; the table is the first one's. The trace of several has a process for each, and what they
+  // sent each other.
   void enable_profiling();
   std::string profile_table() const;
   void write_profile_trace(const std::string& path) const;

@@ -113,7 +113,8 @@ struct LoadOptions {
   std::string devices = {};
   // What these devices divide: "images", each draws its own; "guidance": two draw one image together, each a
   // half of guidance; "rows": all draw one, each its rows; "guidance-rows": both; "displaced": stale rows;
-  // "pipeline": all draw one, each with its share of the UNet's layers and of their weights.
+  // "pipeline": all draw one, each with its share of the UNet's layers and of their weights; "tensor": each
+  // with its share of every attention's heads and every feed-forward's channels, and of their weights.
   std::string split = "images";
   // Parts of one pipeline on several devices: "text=cpu,unet=cuda:0,vae=cuda:1"; parts: text, image (encoders
   // and IP-Adapters), unet (with ControlNets), vae. Those that are not named are on `device`. Not with

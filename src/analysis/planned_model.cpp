@@ -50,7 +50,9 @@ class Planner {
 
   // The UNet's two stages: once a picture, then every step.
   std::vector<PlannedStage> unet(const UNetConfig& config, int steps) {
-    UNet model = UNet::load(target_, config, NoValues(), dtype_);
+    Ranks* const tensors = share_.tensors;
+    UNet model = UNet::load(target_, config, NoValues(), dtype_, {}, {},
+                            tensors ? TensorShare{tensors->rank(), tensors->count()} : TensorShare{});
     const int64_t images = shape_.batch * share_.conditions, width = shape_.width / 8;
     const int64_t height = share_.unet ? share_.unet->rows() : shape_.height / 8;
     const TextCache cache = model.make_text_cache(device_, images, shape_.tokens);
@@ -72,7 +74,7 @@ class Planner {
     });
     plan(step, model, [&](Exec& ex) {
       const RowScope rows(share_.unet);
-      model(ex, latents, shifts, cache);
+      model(ex, latents, shifts, cache, {.ranks = tensors});
     });
     return {prepare, step};
   }

@@ -11,6 +11,8 @@
 
 namespace rocm_sd {
 
+class Ranks;
+
 // A family of checkpoints: its networks and the picture it was trained on.
 struct KnownModel {
   std::string name;  // "sdxl"
@@ -56,6 +58,8 @@ struct RankShare {
   const RowSplit* unet = nullptr;  // null: all rows
   const RowSplit* vae = nullptr;
   bool decodes = true;  // another rank does otherwise
+  // That share each of the UNet's attentions and feed-forwards; null: they are whole.
+  Ranks* tensors = nullptr;
 };
 
 // Plans every stage of text to image, one after the other; each stage's weights are freed before the next.

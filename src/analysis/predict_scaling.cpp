@@ -117,7 +117,9 @@ class Scaling {
   double stage_ms(const PlannedStage& stage, bool launched_singly) const {
     double sum = 0, bound = 0;
     for (const OpBound& op : bound_stage(gpu_, stage, dtype_, counts_).ops) {
-      if (op.op == "exchange rows" || op.op == "gather pixels" || op.op == "gather moments") continue;
+      if (op.op == "exchange rows" || op.op == "gather pixels" || op.op == "gather moments" ||
+          op.op == "exchange moments and rows" || op.op == "gather parts of a sum")
+        continue;
       const double gaps = op.launches * rates_.gap_ms;
       const double ms = op.bound_ms * rates_.of(stage.name, op.op) + gaps;
       sum += launched_singly ? std::max(ms, op.launches * kLaunchMs) : ms;

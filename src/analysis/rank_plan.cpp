@@ -68,27 +68,30 @@ class RankPlanner {
     const auto halvings =
         std::ranges::count_if(model_.unet.down, [](const UNetBlockConfig& b) { return b.resamples; });
     std::optional<RowSplit> unet, vae;
-    if (division_ != Division::kConditions) unet.emplace(rows_of, height, width, int64_t{1} << halvings, 0);
+    const bool divides_rows = division_ == Division::kRows || division_ == Division::kBoth;
+    if (divides_rows) unet.emplace(rows_of, height, width, int64_t{1} << halvings, 0);
     const int doublings = std::countr_zero(static_cast<uint64_t>(model_.vae.downscale()));
     if (height >= count_ && !model_.vae.half_size_finest) vae.emplace(all, height, width, 1, doublings);
     const int64_t conditions = shape_.guidance ? 2 : 1;
     ConditionShare own{0, conditions, conditions};
-    if (division_ != Division::kRows)
-      own = share_conditions(conditions, pair.empty() ? rank : rank == pair[1], 2);
+    const bool divides_conditions = division_ == Division::kConditions || division_ == Division::kBoth;
+    if (divides_conditions) own = share_conditions(conditions, pair.empty() ? rank : rank == pair[1], 2);
 
     RankPlan out{.rows = unet ? unet->rows() : height};
     out.stages = plan_share(device_, products_, model_, shape_, steps, dtype_,
                             {.conditions = own.count,
                              .unet = unet ? &*unet : nullptr,
                              .vae = vae ? &*vae : nullptr,
-                             .decodes = vae || rank == 0});
+                             .decodes = vae || rank == 0,
+                             .tensors = division_ == Division::kTensors ? &all : nullptr});
     for (const PlannedStage& stage : out.stages)
       for (const Exchange& exchange : stage.exchanges)
         if (stage.name == "unet")
           out.step.push_back(of_all(exchange, half, count_));
         else
           out.decode.push_back(exchange);
-    gather_predictions(out, own, unet ? &*unet : nullptr, half, pair, rank);
+    if (division_ != Division::kTensors)
+      gather_predictions(out, own, unet ? &*unet : nullptr, half, pair, rank);
     if (vae) gather_picture(out, *vae);
     out.once.push_back(to_others(rank, 2));  // Pipeline::State::agree_about_savings
     out.once.push_back(rank == 0 ? to_others(rank, 1) : Exchange{std::vector<uint64_t>(size())});
@@ -169,7 +172,8 @@ std::vector<RankPlan> plan_ranks(Device& device, const Device& products, const K
                                  const PictureShape& shape, int steps, DType dtype, Division division,
                                  int ranks) {
   require<UsageError>(ranks > 1 && (division != Division::kConditions || ranks == 2) &&
-                          (division != Division::kBoth || (ranks >= 4 && ranks % 2 == 0)),
+                          (division != Division::kBoth || (ranks >= 4 && ranks % 2 == 0)) &&
+                          division != Division::kLayers,
                       "split: ", ranks, " ranks cannot divide one picture so");
   const RankPlanner planner(device, products, model, shape, dtype, division, ranks);
   std::vector<RankPlan> out;

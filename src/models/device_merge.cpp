@@ -97,7 +97,7 @@ Tensor DeviceMerge::find_base(const ParameterSlot& slot) const {
 }
 
 Tensor DeviceMerge::ready(const ParameterSlot& slot, DType dtype, Device& device) {
-  base_ = find_base(slot);
+  base_ = slot.is_cut() ? Tensor() : find_base(slot);
   const std::string& key = slot.parts.front().name;
   bases_.drop(component_, key);
   if (!base_ || base_.dtype() != dtype || device.kind() == DeviceKind::kHost || !slot.matrix) return {};

@@ -56,7 +56,8 @@ class DeviceMerge {
 
   // The slot's tensor with the new adapters merged, or as it was before any where none of them changes it.
   // Empty where it cannot be made here and is to be read from the model's file: on the host, for adapters
-  // that are no plain LoRA (up times down), in another type, and where what it was before is not known. Sums
+  // that are no plain LoRA (up times down), in another type, for slots that are cut from their tensors, and
+  // where what it was before is not known. Sums
   // in f32 of factors rounded to dtype. Throws OutOfMemoryError.
   Tensor ready(const ParameterSlot& slot, DType dtype, Device& device);
   // Where ready() gave nothing: what its slot was before any adapter, if that is known.

@@ -4,6 +4,7 @@
 
 #include "kernels/elementwise/elementwise.hpp"
 #include "models/low_rank.hpp"
+#include "models/row_norm_conv.hpp"
 #include "models/row_split.hpp"
 #include "models/wrapping.hpp"
 
@@ -135,6 +136,19 @@ Tensor group_norm_silu(Exec& ex, Tensor x, Tensor second, const Norm& norm, int6
                      .second = second ? &second : nullptr,
                      .dtype = dtype,
                      .in_place = in_place});
+}
+
+Tensor norm_silu_conv2d(Exec& ex, Tensor x, Tensor second, const Norm& norm, int64_t groups, const Conv& conv,
+                        ConvArgs args) {
+  const RowSplit* rows = rows_at_work();
+  if (!rows || conv.kernel == 1) {
+    Tensor h = group_norm_silu(ex, std::move(x), std::move(second), norm, groups, operand_type(conv));
+    return conv2d(ex, std::move(h), conv, std::move(args));
+  }
+  if (second) x = concat_channels(ex, x, second);
+  return norm_silu_conv_of_rows(
+      ex, *rows, std::move(x), norm, groups, operand_type(conv), std::move(args),
+      [&](const Tensor& source, const ConvArgs& own) { return conv2d_here(ex, source, {}, conv, own); });
 }
 
 }  // namespace rocm_sd

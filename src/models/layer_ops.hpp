@@ -33,6 +33,11 @@ Tensor group_norm_as(Exec& ex, const Tensor& x, const Norm& norm, int64_t groups
 // group_norm, in place where nobody else needs x. second may be empty: the concat of x and second.
 Tensor group_norm_silu(Exec& ex, Tensor x, Tensor second, const Norm& norm, int64_t groups, DType dtype);
 
+// conv2d of group_norm_silu of x, or of the concat of x and second: a 3x3 convolution with padding 1. On
+// divided rows both take one exchange.
+Tensor norm_silu_conv2d(Exec& ex, Tensor x, Tensor second, const Norm& norm, int64_t groups, const Conv& conv,
+                        ConvArgs args);
+
 // x in dtype: a copy only where it has another one.
 Tensor as_dtype(Exec& ex, const Tensor& x, DType dtype);
 

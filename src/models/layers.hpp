@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kernels/weight.hpp"
+#include "models/cut.hpp"
 
 namespace rocm_sd {
 
@@ -17,6 +18,7 @@ struct Linear : LinearWeight {
   int64_t in = 0, out = 0;
   bool biased = true;
   LowRankTerms low_rank = {};
+  CutPart cut = {};  // of a rank that has a share of the layer
 
   Linear() = default;
   Linear(int64_t in_features, int64_t out_features, bool with_bias = true)
@@ -29,6 +31,7 @@ struct StackedLinear : LinearWeight {
   struct Part {
     std::string name;  // relative to the layer that visits it: "to_q"
     int64_t rows = 0;
+    CutPart cut = {};
   };
   int64_t in = 0;
   std::vector<Part> parts;

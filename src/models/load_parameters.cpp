@@ -47,6 +47,15 @@ PrecisionRules rules_of(const VisitModel& visit, std::span<const PrecisionRow> p
   return {precisions, std::move(paths)};
 }
 
+// Of what the part has: some of its tensor where it is cut.
+void read_elements(const ParameterSource& source, const ParameterSlot::Part& part, int64_t begin,
+                   int64_t count, DType dtype, void* to) {
+  if (part.cut)
+    read_cut(source, part.name, *part.cut, begin, count, dtype, to);
+  else
+    source.read_part(part.name, part.shape, begin, count, dtype, to);
+}
+
 class Loader final : public Visitor {
  public:
   Loader(Device& device, const ParameterSource& source, DType compute, const WeightFormat& weights,
@@ -127,7 +136,13 @@ class Loader final : public Visitor {
   }
   void read_in_place(const ParameterSlot::Part& part, DType dtype, char* to) {
     const DeviceAccess access(device_);
-    source_.read(part.name, part.shape, dtype, to);
+    read(part, 0, part.shape.numel(), dtype, to);
+  }
+  void read(const ParameterSlot::Part& part, int64_t begin, int64_t count, DType dtype, void* to) {
+    if (count == part.shape.numel() && !part.cut)
+      source_.read(part.name, part.shape, dtype, to);
+    else
+      read_elements(source_, part, begin, count, dtype, to);
   }
 
   // The device's memory is out of the host's reach: pieces go through a buffer that every tensor shares.
@@ -139,10 +154,7 @@ class Loader final : public Visitor {
     const int64_t most = kStagingBytes / size;
     for (int64_t begin = 0; begin < count; begin += most) {
       const int64_t piece = std::min(most, count - begin);
-      if (piece == count)
-        source_.read(part.name, part.shape, dtype, staging_.data());
-      else
-        source_.read_part(part.name, part.shape, begin, piece, dtype, staging_.data());
+      read(part, begin, piece, dtype, staging_.data());
       device_.copy_to_device(to + begin * size, staging_.data(), static_cast<size_t>(piece * size));
     }
   }
@@ -156,7 +168,7 @@ class Loader final : public Visitor {
       const int64_t piece = std::min(most, count - begin);
       upload_->add(to + begin * size, static_cast<size_t>(piece * size),
                    [source = &source_, shared, begin, piece, dtype](char* dst) {
-                     source->read_part(shared->name, shared->shape, begin, piece, dtype, dst);
+                     read_elements(*source, *shared, begin, piece, dtype, dst);
                    });
     }
   }
@@ -178,10 +190,7 @@ class Loader final : public Visitor {
         rows_.resize(static_cast<size_t>(count * columns));
         bytes_.resize(rows_.size());
         scales_.resize(static_cast<size_t>(count));
-        if (count == rows)
-          source_.read(part.name, part.shape, DType::kF32, rows_.data());
-        else
-          source_.read_part(part.name, part.shape, row * columns, count * columns, DType::kF32, rows_.data());
+        read(part, row * columns, count * columns, DType::kF32, rows_.data());
         quantise_rows(rows_.data(), count, columns, type, bytes_.data(), scales_.data());
         device_.copy_to_device(static_cast<char*>(values.data()) + at * columns, bytes_.data(),
                                bytes_.size());
@@ -206,10 +215,7 @@ class Loader final : public Visitor {
       for (int64_t row = 0; row < rows; row += most) {
         const int64_t count = std::min(most, rows - row);
         rows_.resize(static_cast<size_t>(count * columns));
-        if (count == rows)
-          source_.read(part.name, part.shape, DType::kF32, rows_.data());
-        else
-          source_.read_part(part.name, part.shape, row * columns, count * columns, DType::kF32, rows_.data());
+        read(part, row * columns, count * columns, DType::kF32, rows_.data());
         split_rows(count, columns, parts);
         device_.copy_to_device(to, halves_.data(), halves_.size() * sizeof(uint16_t));
         to += halves_.size() * sizeof(uint16_t);

@@ -57,7 +57,8 @@ struct Block {
   int64_t rank = 0;  // of all its modules, filled up
   struct Term {
     const AdapterModule* module;
-    int64_t row;  // of the layer's outputs, where the module's part begins
+    int64_t row;       // of the layer's outputs, where the module's part begins
+    const Cut* share;  // what the layer has of that part; null: all
   };
   std::vector<Term> terms;
 };
@@ -91,7 +92,7 @@ class TermBuilder {
       int64_t row = 0;
       for (const ParameterSlot::Part& part : slot.parts) {
         if (const AdapterModule* module = module_of(uses_[u], model_.component, part.name)) {
-          block.terms.push_back({module, row});
+          block.terms.push_back({module, row, part.cut.get()});
           block.rank += module->rank;
         }
         row += part.shape[0];
@@ -109,9 +110,13 @@ class TermBuilder {
     for (const Block& block : blocks) {
       const AdapterUse& use = uses_[static_cast<size_t>(block.adapter)];
       int64_t begin = block_begin;
-      for (const auto& [module, row] : block.terms) {
-        const std::vector<float> own = whole_down(use, *module, columns),
-                                 factors = use.file->values(*module, "up");
+      for (const auto& [module, row, share] : block.terms) {
+        std::vector<float> own = whole_down(use, *module, share ? share->whole_columns() : columns),
+                           factors = use.file->values(*module, "up");
+        if (share) {
+          own = cut_columns(own, *share);
+          factors = cut_rows(factors, *share);
+        }
         std::copy(own.begin(), own.end(), down.begin() + begin * columns);
         const auto scale = static_cast<float>(module->scale * use.blocks.of(module->block));
         const int64_t r = module->rank, count = static_cast<int64_t>(factors.size()) / r;

@@ -69,7 +69,7 @@ void OriginalSource::keep(const std::string& name, const Shape& shape) const {
 }
 
 void OriginalSource::keep_from(const ParameterSlot& slot, const Tensor& whole) const {
-  if (!whole || whole.shape() != slot.shape || !is_plain_float(whole.dtype())) return;
+  if (!whole || slot.is_cut() || whole.shape() != slot.shape || !is_plain_float(whole.dtype())) return;
   const DType dtype = loaded_as(slot, whole.dtype());
   const auto known = [&](const ParameterSlot::Part& part) {
     return in_memory(part.name) || kept_.find(store_.component(), part.name) || !is_exact(part.name, dtype);
@@ -110,6 +110,7 @@ void OriginalSource::read_part(const std::string& name, const Shape& shape, int6
 
 // On the host a layer takes the kept tensor itself.
 Tensor OriginalSource::ready(const ParameterSlot& slot, DType dtype, Device& device) const {
+  if (slot.is_cut()) return {};
   if (&device == &host_device() && slot.parts.size() == 1)
     if (const Tensor kept = kept_.find(store_.component(), slot.parts.front().name);
         kept && kept.dtype() == dtype)

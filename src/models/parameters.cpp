@@ -15,6 +15,11 @@ bool always_multiplies_bf16() {
   return asked && std::string_view(asked) == "products";
 }
 
+// The rows of a layer's cut, of its bias.
+CutPart cut_of_bias(const CutPart& cut) {
+  return cut ? std::make_shared<Cut>(Cut{{cut->whole[0]}, cut->rows, {0, 1}}) : nullptr;
+}
+
 // The layers that have a matrix: which of them are the last does not depend on what is left out.
 class LayerPathLister final : public Visitor {
  public:
@@ -88,6 +93,10 @@ ParameterSlot bias_slot(Layer& layer, std::string name, int64_t count) {
 
 }  // namespace
 
+bool ParameterSlot::is_cut() const {
+  return std::ranges::any_of(parts, [](const Part& part) { return part.cut != nullptr; });
+}
+
 size_t Visitor::enter(std::string_view name) {
   const size_t length = prefix_.size();
   if (!name.empty()) prefix_.append(name).append(".");
@@ -105,8 +114,13 @@ void Visitor::offer(const ParameterSlot& of) {
 }
 
 void Visitor::operator()(std::string_view name, Linear& layer) {
-  offer(weight_slot(layer, full(name), {layer.out, layer.in}));
-  if (layer.biased) offer(bias_slot(layer, full(name, "bias"), layer.out));
+  ParameterSlot weight = weight_slot(layer, full(name), {layer.out, layer.in});
+  weight.parts[0].cut = layer.cut;
+  offer(weight);
+  if (!layer.biased) return;
+  ParameterSlot bias = bias_slot(layer, full(name, "bias"), layer.out);
+  bias.parts[0].cut = cut_of_bias(layer.cut);
+  offer(bias);
 }
 
 void Visitor::operator()(std::string_view name, StackedLinear& layer) {
@@ -116,8 +130,8 @@ void Visitor::operator()(std::string_view name, StackedLinear& layer) {
   bias.parts.clear();
   for (const StackedLinear::Part& part : layer.parts) {
     const std::string prefix = full(name, part.name);
-    weight.parts.push_back({prefix + ".weight", {part.rows, layer.in}});
-    bias.parts.push_back({prefix + ".bias", {part.rows}});
+    weight.parts.push_back({prefix + ".weight", {part.rows, layer.in}, part.cut});
+    bias.parts.push_back({prefix + ".bias", {part.rows}, cut_of_bias(part.cut)});
   }
   offer(weight);
   if (layer.biased) offer(bias);

@@ -40,7 +40,8 @@ struct WeightFormat {
 struct ParameterSlot {
   struct Part {
     std::string name;  // full name in the checkpoint
-    Shape shape;
+    Shape shape;       // of what is cut from it, where it is cut
+    CutPart cut = {};
   };
   std::vector<Part> parts;
   Shape shape;             // of the whole
@@ -53,6 +54,8 @@ struct ParameterSlot {
   // Of a layer that takes run-time LoRAs; else empty.
   const Weight* weight = nullptr;
   LowRankTerms* low_rank = nullptr;
+
+  bool is_cut() const;  // any of its parts
 };
 
 // Where parameters come from: a checkpoint (store_source.hpp), or values made up by a test.

@@ -8,53 +8,20 @@
 #include "kernels/norm/group_bands.hpp"
 #include "models/exchange_record.hpp"
 #include "models/layer_ops.hpp"
+#include "models/row_exchange.hpp"
 
 namespace rocm_sd {
+
+using namespace row_exchange;
+
 namespace {
 
 // Of a thread, as cancellation is (stop_request.hpp): a forward is planned and captured by the thread that
 // opened the scope, and what it captured knows its ranks itself.
 thread_local const RowSplit* at_work = nullptr;
 
-// A piece of host memory that the launches of one exchange share, for as long as a graph replays them. It is
-// there from the first launch on: a plan launches nothing.
-using Buffer = std::shared_ptr<std::vector<char>>;
-Buffer make_buffer() { return std::make_shared<std::vector<char>>(); }
-
-// What one exchange of a forward remembers from call to call: whether its buffers hold what the others had in
-// the call before, and on which channel what they had in the last one comes.
-class Passing {
- public:
-  template <class Send, class Receive>
-  void operator()(const RowSplit& split, const Send& send, const Receive& receive) {
-    const uint32_t channel = split.next_channel();
-    send(channel);
-    if (channel == 0) return receive(0);
-    if (image_ != split.image()) filled_ = false;
-    if (!split.stale() || !filled_) {
-      receive(channel);
-      image_ = split.image();
-      filled_ = true;
-      under_way_ = 0;
-      return;
-    }
-    if (under_way_) receive(under_way_);
-    under_way_ = channel;
-  }
-
- private:
-  int64_t image_ = 0;
-  bool filled_ = false;
-  uint32_t under_way_ = 0;
-};
-
 // Of exchanges in one call of a forward: more than any has.
 constexpr uint32_t kChannels = 1 << 13;
-
-// Whether exchanges of this forward are stores of kernels.
-bool by_windows(const Exec& ex, const RowSplit& split) {
-  return ex.device().kind() != DeviceKind::kHost && split.ranks().windows();
-}
 
 // The own part of what all ranks gather, to each of the others.
 std::vector<uint64_t> sent_to_all(const RowSplit& split, uint64_t bytes) {
@@ -337,46 +304,58 @@ static void gather_moments(Exec& ex, const RowSplit& split, const Tensor& moment
   });
 }
 
-Tensor group_norm_of_all(Exec& ex, const RowSplit& split, const Tensor& x, const Norm& norm, int64_t groups,
-                         Activation act, DType dtype) {
+SplitMoments row_exchange::own_moments(Exec& ex, const RowSplit& split, const Tensor& x, int64_t groups) {
   const int64_t images = x.dim(0);
-  const std::vector<int64_t>& pixels = split.pixels_like(x.dim(1) * x.dim(2));
   const auto rank = static_cast<size_t>(split.ranks().rank());
-  std::vector<size_t> ends;
-  int64_t rows = 0, own_begin = 0;
-  const size_t row_bytes = static_cast<size_t>(images * groups * 3) * sizeof(float);
-  for (size_t r = 0; r < pixels.size(); ++r) {
-    if (r == rank) own_begin = rows;
-    rows += moment_rows(pixels[r]);
-    ends.push_back(static_cast<size_t>(rows) * row_bytes);
+  SplitMoments out;
+  int64_t rows = 0;
+  for (const int64_t pixels : split.pixels_like(x.dim(1) * x.dim(2))) {
+    if (out.rows.size() == rank) out.own_begin = rows;
+    out.rows.push_back(moment_rows(pixels));
+    rows += out.rows.back();
   }
-  const int64_t own_rows = moment_rows(pixels[rank]);
-  // [images][rows of all ranks][groups][3]; in messages a rank's rows of all images lie together.
-  const Tensor moments = ex.alloc({images, rows, groups, 3}, DType::kF32);
+  out.values = ex.alloc({images, rows, groups, 3}, DType::kF32);
   for (int64_t n = 0; n < images; ++n)
     group_moments(ex, x.narrow(0, n, 1), static_cast<int>(groups),
-                  moments.narrow(0, n, 1).reshape({rows, groups, 3}).narrow(0, own_begin, own_rows));
+                  out.of(out.own_begin, rank).narrow(0, n, 1).reshape({out.rows[rank], groups, 3}));
+  return out;
+}
+
+Tensor row_exchange::normalised(Exec& ex, const SplitMoments& moments, const Tensor& x, const Norm& norm,
+                                Activation act) {
+  const int64_t rows = moments.values.dim(1), groups = moments.values.dim(2);
+  const Tensor out = ex.alloc_like(x);
+  for (int64_t n = 0; n < moments.images(); ++n) {
+    const Tensor scale =
+        group_scale(ex, moments.values.narrow(0, n, 1).reshape({rows, groups, 3}), norm, norm.eps);
+    normalise_channels(ex, x.narrow(0, n, 1), scale, norm, act, out.narrow(0, n, 1));
+  }
+  return out;
+}
+
+Tensor group_norm_of_all(Exec& ex, const RowSplit& split, const Tensor& x, const Norm& norm, int64_t groups,
+                         Activation act, DType dtype) {
+  const SplitMoments moments = own_moments(ex, split, x, groups);
+  const auto own = static_cast<size_t>(split.ranks().rank());
   if (by_windows(ex, split)) {
     WindowExchange exchange(split.ranks());
     int64_t begin = 0;
-    for (size_t r = 0; r < pixels.size(); ++r) {
-      const int64_t part = moment_rows(pixels[r]);
-      if (r != rank) {
-        exchange.send(static_cast<int>(r), moments.narrow(1, own_begin, own_rows));
-        exchange.receive(static_cast<int>(r), moments.narrow(1, begin, part));
+    for (size_t rank = 0; rank < moments.rows.size(); ++rank) {
+      if (rank != own) {
+        exchange.send(static_cast<int>(rank), moments.of(moments.own_begin, own));
+        exchange.receive(static_cast<int>(rank), moments.of(begin, rank));
       }
-      begin += part;
+      begin += moments.rows[rank];
     }
     exchange.run(ex);
   } else {
-    gather_moments(ex, split, moments, ends, own_rows);
+    const size_t row_bytes = static_cast<size_t>(moments.images() * groups * 3) * sizeof(float);
+    std::vector<size_t> ends;  // in messages, where a rank's rows of all images lie together
+    for (const int64_t rows : moments.rows)
+      ends.push_back((ends.empty() ? 0 : ends.back()) + static_cast<size_t>(rows) * row_bytes);
+    gather_moments(ex, split, moments.values, ends, moments.rows[own]);
   }
-  const Tensor out = ex.alloc_like(x);
-  for (int64_t n = 0; n < images; ++n) {
-    const Tensor scale = group_scale(ex, moments.narrow(0, n, 1).reshape({rows, groups, 3}), norm, norm.eps);
-    normalise_channels(ex, x.narrow(0, n, 1), scale, norm, act, out.narrow(0, n, 1));
-  }
-  return as_dtype(ex, out, dtype);
+  return as_dtype(ex, normalised(ex, moments, x, norm, act), dtype);
 }
 
 }  // namespace rocm_sd

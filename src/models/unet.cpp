@@ -82,6 +82,10 @@ UNetContext UNet::context(const Tensor& shifts, const TextCache& text, const UNe
                   layers, args.images};
   out.deep = args.deep;
   out.gate = args.gate;
+  require<InternalError>(
+      (args.ranks != nullptr) == !share_.all() && (!args.ranks || args.ranks->count() == share_.count),
+      "split: tensor: a UNet of ", share_.count, " ranks is used by others");
+  out.ranks = args.ranks;
   out.merge = args.merge;
   if (args.received) {
     out.received = args.received;
@@ -102,8 +106,9 @@ Tensor UNet::first_map(Exec& ex, const Tensor& latents, const Tensor* residual) 
 }
 
 Tensor UNet::prediction(Exec& ex, Tensor x) const {
-  x = group_norm_silu(ex, std::move(x), {}, norm_out_, config_.norm_groups, operand_type(conv_out_));
-  return edge_conv(ex, std::move(x), conv_out_);  // [B,h,w,out_channels]
+  return norm_silu_conv2d(ex, std::move(x), {}, norm_out_, config_.norm_groups, conv_out_,
+                          {.pad = Padding::same((conv_out_.kernel - 1) / 2),
+                           .epilogue = {.dtype = input_dtype()}});  // [B,h,w,out_channels]
 }
 
 UNetSkips UNet::encode(Exec& ex, const Tensor& latents, const Tensor& shifts, const TextCache& text,

@@ -63,6 +63,8 @@ struct UNetArgs {
   // middle, and takes no residuals.
   const DeepMap* deep = nullptr;
   const TextGate* gate = nullptr;
+  // That have the other shares of a UNet which was loaded with one; null: it is whole.
+  Ranks* ranks = nullptr;
   const TokenMerge* merge = nullptr;  // of both halves; null: none
 };
 
@@ -70,10 +72,11 @@ struct UNetArgs {
 class UNet {
  public:
   explicit UNet(const UNetConfig& config);
-  // own: the layers that are loaded and that visit() names, for run_layers(). Throws what load_parameters
-  // throws.
+  // own: the layers that are loaded and that visit() names, for run_layers(). share: the heads and the
+  // feed-forward's channels that are loaded, for UNetArgs::ranks. Throws what load_parameters throws.
   static UNet load(const LoadTarget& target, const UNetConfig& config, const ParameterSource& source,
-                   DType compute, const WeightFormat& weights = {}, const LayerRange& own = {});
+                   DType compute, const WeightFormat& weights = {}, const LayerRange& own = {},
+                   const TensorShare& share = {});
   // Reads parameters of a loaded model again, those that `only` names or all, as load() did. What was planned
   // or captured with the model must be planned anew.
   void update(const LoadTarget& target, const ParameterSource& source, const WeightFormat& weights,
@@ -145,6 +148,7 @@ class UNet {
   Tensor run_layers(Exec& ex, Tensor x, std::vector<Tensor>& skips, int64_t height, int64_t width,
                     const Tensor& shifts, const TextCache& text, const UNetArgs& args = {}) const;
   const LayerRange& own_layers() const { return own_; }
+  const TensorShare& share() const { return share_; }
   // All in one.
   Tensor operator()(Exec& ex, const Tensor& latents, const TimeInputs& time, const TextCache& text,
                     const UNetArgs& args = {}) const {
@@ -156,6 +160,8 @@ class UNet {
   Tensor first_map(Exec& ex, const Tensor& latents, const Tensor* residual) const;
   Tensor prediction(Exec& ex, Tensor x) const;
   void keep_layers(const LayerRange& own, const ParameterSource& source);
+  void keep_share(const TensorShare& share, const ParameterSource& source);
+  void ignore_others(const ParameterSource& source);
   Tensor edge_conv(Exec& ex, Tensor x, const Conv& layer, const Tensor* residual = nullptr) const;
   bool takes(DType dtype) const { return dtype == loaded_as_ || dtype == dtype_ || dtype == input_dtype(); }
   void number_layers();
@@ -166,6 +172,7 @@ class UNet {
 
   UNetConfig config_;
   LayerRange own_;
+  TensorShare share_;
   SlotFilter own_parameters_;  // empty: all
   DType dtype_ = DType::kF32, loaded_as_ = DType::kF32;
   bool on_host_ = true;  // where it multiplies

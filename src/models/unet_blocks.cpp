@@ -30,15 +30,43 @@ Tensor ResBlock::operator()(Exec& ex, Tensor x, Tensor second, const Tensor& shi
                           : second ? concat_channels(ex, x, second)
                                    : x;  // [N,H,W,Cout]
   const Epilogue added{.residual = &shortcut, .dtype = x.dtype()};
-  Tensor h = group_norm_silu(ex, std::move(x), std::move(second), norm1, groups, operand_type(conv1));
-  h = conv2d(ex, std::move(h), conv1, {.pad = Padding::same(1), .epilogue = shifted});  // [N,H,W,Cout]
-  h = group_norm_silu(ex, std::move(h), {}, norm2, groups, operand_type(conv2));
-  return conv2d(ex, std::move(h), conv2, {.pad = Padding::same(1), .epilogue = added});
+  Tensor h = norm_silu_conv2d(ex, std::move(x), std::move(second), norm1, groups, conv1,
+                              {.pad = Padding::same(1), .epilogue = shifted});  // [N,H,W,Cout]
+  return norm_silu_conv2d(ex, std::move(h), {}, norm2, groups, conv2,
+                          {.pad = Padding::same(1), .epilogue = added});
+}
+
+Tensor SharedEnd::sum(Exec& ex, Tensor h, const Linear& last, const Tensor& like, bool adds,
+                      Ranks* ranks) const {
+  const bool own = static_cast<bool>(h);
+  Tensor part;
+  if (own)
+    part = linear(ex, std::move(h), last,
+                  {.residual = adds && (!ranks || leads) ? &like : nullptr, .dtype = like.dtype()});
+  return ranks ? sum_of_ranks(ex, *ranks, part, parts, like.shape(), like.dtype()) : part;
+}
+
+Tensor SharedEnd::operator()(Exec& ex, Tensor h, const Linear& last, const Tensor& residual,
+                             Ranks* ranks) const {
+  return sum(ex, std::move(h), last, residual, true, ranks);
+}
+
+Tensor SharedEnd::alone(Exec& ex, Tensor h, const Linear& last, const Tensor& like, Ranks* ranks) const {
+  return sum(ex, std::move(h), last, like, false, ranks);
 }
 
 Tensor SelfAttention::operator()(Exec& ex, Tensor x, const Tensor* residual, DType dtype, int64_t perturbed,
-                                 const AttentionReceived* received) const {
-  const int64_t width = x.dim(2), batch = x.dim(0), seeing = batch - perturbed;
+                                 const AttentionReceived* received, Ranks* ranks) const {
+  Tensor h;
+  if (heads > 0) h = attend(ex, std::move(x), perturbed, received);
+  if (!ranks) return linear(ex, std::move(h), out, {.residual = residual, .dtype = dtype});
+  require<InternalError>(residual && residual->dtype() == dtype,
+                         "split: tensor: an attention without a residual of its type");
+  return end(ex, std::move(h), out, *residual, ranks);
+}
+
+Tensor SelfAttention::attend(Exec& ex, Tensor x, int64_t perturbed, const AttentionReceived* received) const {
+  const int64_t width = out.in, batch = x.dim(0), seeing = batch - perturbed;
   // Where split bf16 is multiplied, what lies between the products has more bits than bf16, too.
   const DType inside = is_split(qkv) ? DType::kF16 : qkv.weight.dtype();
   const Tensor packed = linear_as(ex, std::move(x), qkv, inside);  // [B,N,3C]
@@ -50,17 +78,13 @@ Tensor SelfAttention::operator()(Exec& ex, Tensor x, const Tensor* residual, DTy
     return attention(ex, of.narrow(2, 0, width), keys_values.narrow(2, 0, width),
                      keys_values.narrow(2, width, width), args);  // [B,N,C]
   };
-  Tensor h;
-  if (perturbed == 0) {
-    h = attended(packed);
-  } else {
-    const Tensor first = attended(packed.narrow(0, 0, seeing));
-    h = ex.alloc({batch, packed.dim(1), width}, first.dtype());
-    copy_into(ex, first, h.narrow(0, 0, seeing));
-    copy_into(ex, packed.narrow(0, seeing, perturbed).narrow(2, 2 * width, width),
-              h.narrow(0, seeing, perturbed));
-  }
-  return linear(ex, std::move(h), out, {.residual = residual, .dtype = dtype});
+  if (perturbed == 0) return attended(packed);
+  const Tensor first = attended(packed.narrow(0, 0, seeing));
+  Tensor h = ex.alloc({batch, packed.dim(1), width}, first.dtype());
+  copy_into(ex, first, h.narrow(0, 0, seeing));
+  copy_into(ex, packed.narrow(0, seeing, perturbed).narrow(2, 2 * width, width),
+            h.narrow(0, seeing, perturbed));
+  return h;
 }
 
 // Attention gives no weights, but over values that are rows of the identity it gives those of as many keys as
@@ -87,7 +111,15 @@ void SelfAttention::note_received(Exec& ex, const Tensor& packed, const Attentio
 
 Tensor CrossAttention::operator()(Exec& ex, Tensor x, const Tensor& residual,
                                   const UNetContext& context) const {
-  const int64_t width = x.dim(2);
+  Tensor h;
+  if (heads > 0) h = attend(ex, std::move(x), context);
+  if (context.gate)
+    return note_mean(ex, end.alone(ex, std::move(h), out, residual, context.ranks), residual, *context.gate);
+  return end(ex, std::move(h), out, residual, context.ranks);
+}
+
+Tensor CrossAttention::attend(Exec& ex, Tensor x, const UNetContext& context) const {
+  const int64_t width = out.in;
   const Tensor& packed = (*context.keys_values)[static_cast<size_t>(text_index)];  // [B,T,2C]
   const Tensor q = linear_as(ex, std::move(x), query, packed.dtype());             // [B,N,C]
   // The text's keys and values are older than q.
@@ -95,9 +127,7 @@ Tensor CrossAttention::operator()(Exec& ex, Tensor x, const Tensor& residual,
                        {.heads = static_cast<int>(heads), .pdl_keys_ready = true});  // [B,N,C]
   if (context.images && image_index >= 0)
     for (const ImageTokens& image : *context.images) h = add_image(ex, q, std::move(h), image);
-  if (context.gate)
-    return note_mean(ex, linear(ex, std::move(h), out, {.dtype = residual.dtype()}), residual, *context.gate);
-  return linear(ex, std::move(h), out, {.residual = &residual, .dtype = residual.dtype()});
+  return h;
 }
 
 Tensor CrossAttention::note_mean(Exec& ex, const Tensor& added, const Tensor& residual,
@@ -121,8 +151,9 @@ Tensor CrossAttention::gated(Exec& ex, const Tensor& residual, const UNetContext
 Tensor CrossAttention::add_image(Exec& ex, const Tensor& q, Tensor attended, const ImageTokens& image) const {
   const int64_t width = q.dim(2);
   const auto index = static_cast<size_t>(image_index);
-  const Tensor& packed = image.keys_values.at(index);  // [B,T,2C]
-  const Tensor own = attention(ex, q, packed.narrow(2, 0, width), packed.narrow(2, width, width),
+  const Tensor& packed = image.keys_values.at(index);  // [B,T,2C], of all heads
+  const Tensor own = attention(ex, q, packed.narrow(2, first_channel, width),
+                               packed.narrow(2, packed.dim(2) / 2 + first_channel, width),
                                {.heads = static_cast<int>(heads), .pdl_keys_ready = true});  // [B,N,C]
   return add_map(ex, attended, {own, image.factors.at(index)});
 }
@@ -137,12 +168,16 @@ Tensor TransformerBlock::operator()(Exec& ex, Tensor x, const UNetContext& conte
   if (context.gate_open()) {
     x = cross.gated(ex, x, context);
   } else {
-    Tensor h = layer_norm(ex, x, norm2, norm2.eps, operand_type(cross.query));
+    Tensor h;
+    if (cross.heads > 0) h = layer_norm(ex, x, norm2, norm2.eps, operand_type(cross.query));
     x = cross(ex, std::move(h), x, context);
   }
-  Tensor h = layer_norm(ex, x, norm3, norm3.eps, operand_type(ff_in));
-  h = linear_geglu(ex, std::move(h), ff_in);  // [B,N,4C]
-  return linear(ex, std::move(h), ff_out, {.residual = &x, .dtype = x.dtype()});
+  Tensor h;
+  if (ff_out.in > 0) {
+    h = layer_norm(ex, x, norm3, norm3.eps, operand_type(ff_in));
+    h = linear_geglu(ex, std::move(h), ff_in);  // [B,N,4C]
+  }
+  return ff_end(ex, std::move(h), ff_out, x, context.ranks);
 }
 
 Tensor TransformerBlock::merged_attention(Exec& ex, const Tensor& x, const UNetContext& context,
@@ -168,13 +203,15 @@ Tensor TransformerBlock::first_attention(Exec& ex, Tensor x, const UNetContext& 
   if (self && context.merge)
     if (const int64_t merged = context.merge->merged(map))
       return merged_attention(ex, x, context, map, merged);
-  Tensor h =
-      layer_norm(ex, x, norm1, norm1.eps, self ? operand_type(self->qkv) : operand_type(first_cross->query));
-  const bool perturbed = self && context.perturbed > 0 && context.perturbed_layers->at(self->index);
+  Tensor h;
+  if ((self ? self->heads : first_cross->heads) > 0)
+    h = layer_norm(ex, x, norm1, norm1.eps,
+                   self ? operand_type(self->qkv) : operand_type(first_cross->query));
+  if (!self) return (*first_cross)(ex, std::move(h), x, context);
+  const bool perturbed = context.perturbed > 0 && context.perturbed_layers->at(self->index);
   const AttentionReceived* received =
-      self && context.received && context.received_layer == self->index ? context.received : nullptr;
-  return self ? (*self)(ex, std::move(h), &x, x.dtype(), perturbed ? context.perturbed : 0, received)
-              : (*first_cross)(ex, std::move(h), x, context);
+      context.received && context.received_layer == self->index ? context.received : nullptr;
+  return (*self)(ex, std::move(h), &x, x.dtype(), perturbed ? context.perturbed : 0, received, context.ranks);
 }
 
 Tensor Transformer::operator()(Exec& ex, Tensor x, const UNetContext& context) const {

@@ -13,6 +13,7 @@
 #include "models/parameters.hpp"
 #include "models/scaled_map.hpp"
 #include "models/tap.hpp"
+#include "models/tensor_split.hpp"
 #include "models/token_merging.hpp"
 #include "runtime/exec.hpp"
 
@@ -70,6 +71,7 @@ struct UNetContext {
   size_t received_layer = 0;                         // by SelfAttention::index
   const DeepMap* deep = nullptr;
   const TextGate* gate = nullptr;
+  Ranks* ranks = nullptr;  // each of which has its share of attentions and feed-forwards; null: all is here
   const TokenMerge* merge = nullptr;  // before self attention; null: not
 
   bool gate_open() const { return gate && gate->reuse; }
@@ -91,41 +93,62 @@ struct ResBlock {
   Tensor operator()(Exec& ex, Tensor x, Tensor second, const Tensor& shift, int64_t groups) const;
 };
 
+// The end of a layer that ranks may share: its last matrix, and the sum over the ranks.
+struct SharedEnd {
+  int parts = 1;      // ranks that have a share of the layer
+  bool leads = true;  // adds bias and residual
+
+  // h [B,N,K], of a rank without a share empty -> last(h), summed, + residual (of its type), [B,N,C].
+  Tensor operator()(Exec& ex, Tensor h, const Linear& last, const Tensor& residual, Ranks* ranks) const;
+  // The same without the residual.
+  Tensor alone(Exec& ex, Tensor h, const Linear& last, const Tensor& like, Ranks* ranks) const;
+
+ private:
+  Tensor sum(Exec& ex, Tensor h, const Linear& last, const Tensor& like, bool adds, Ranks* ranks) const;
+};
+
 struct SelfAttention {
-  StackedLinear qkv;  // [3C,C]
-  Linear out;
-  int64_t heads = 1;
+  StackedLinear qkv;  // [3C,C]; of a rank's share of C, [3S,C]
+  Linear out;         // [C,C], or [C,S]
+  int64_t heads = 1;  // 0: other ranks have them
+  SharedEnd end;
   size_t index = 0;  // into UNetContext::perturbed_layers
 
   SelfAttention(int64_t width, int64_t heads);
+  void keep(const TensorShare& share);
   void visit(Visitor& v);
   // x [B,N,C] normalised, residual [B,N,C] -> residual + attention, [B,N,C]. residual: null where the
   // attention alone is wanted, in dtype.
   // perturbed: images at the batch's end that take their values as they are.
-  // received: filled, or null.
+  // received: filled, or null. ranks: that have the other heads, or null: with them there is a residual.
   Tensor operator()(Exec& ex, Tensor x, const Tensor* residual, DType dtype, int64_t perturbed = 0,
-                    const AttentionReceived* received = nullptr) const;
+                    const AttentionReceived* received = nullptr, Ranks* ranks = nullptr) const;
 
  private:
+  Tensor attend(Exec& ex, Tensor x, int64_t perturbed, const AttentionReceived* received) const;
   void note_received(Exec& ex, const Tensor& packed, const AttentionReceived& to) const;
 };
 
 // Attention over the text, whose keys and values are made once per prompt (UNet::prepare_text).
 struct CrossAttention {
   Linear query, out;
-  StackedLinear kv;  // [2C,context]
-  int64_t heads = 1;
-  int text_index = 0;      // into UNetContext::keys_values
-  int image_index = -1;    // into ImageTokens; below 0: reads no images (attn1)
-  bool elsewhere = false;  // another rank has this layer
+  StackedLinear kv;   // [2C,context]; of a rank's share of C, [2S,context]
+  int64_t heads = 1;  // 0: other ranks have them
+  SharedEnd end;
+  int64_t first_channel = 0;  // of the share
+  int text_index = 0;         // into UNetContext::keys_values
+  int image_index = -1;       // into ImageTokens; below 0: reads no images (attn1)
+  bool elsewhere = false;     // other ranks have this layer
 
   CrossAttention(int64_t width, int64_t context_width, int64_t heads);
+  void keep(const TensorShare& share);
   void visit(Visitor& v);
   Tensor operator()(Exec& ex, Tensor x, const Tensor& residual, const UNetContext& context) const;
   // The same where the context's gate is open: residual + its mean, without x.
   Tensor gated(Exec& ex, const Tensor& residual, const UNetContext& context) const;
 
  private:
+  Tensor attend(Exec& ex, Tensor x, const UNetContext& context) const;
   // added [B,N,C] noted as the gate's, and on top of the residual.
   Tensor note_mean(Exec& ex, const Tensor& added, const Tensor& residual, const TextGate& gate) const;
   // attended [B,N,C] + factors * attention of q over an image's tokens.
@@ -139,8 +162,11 @@ struct TransformerBlock {
   std::optional<CrossAttention> first_cross;  // attn1 under only_cross_attention
   CrossAttention cross;                       // attn2
   Linear ff_in, ff_out;
+  SharedEnd ff_end;
 
   TransformerBlock(int64_t width, int64_t context_width, int64_t heads, bool only_cross_attention);
+  // This rank's heads and inner channels alone: before the parameters are read.
+  void keep(const TensorShare& share);
   void visit(Visitor& v);
   // x [B,N,C] -> [B,N,C]. map: its pixels.
   Tensor operator()(Exec& ex, Tensor x, const UNetContext& context, const TokenGrid& map) const;

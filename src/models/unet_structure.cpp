@@ -2,6 +2,8 @@
 // types that they are loaded as.
 #include <algorithm>
 #include <ranges>
+#include <set>
+#include <string>
 
 #include "models/unet.hpp"
 
@@ -9,6 +11,12 @@ namespace rocm_sd {
 namespace {
 
 constexpr float kTransformerNormEps = 1e-6f;  // of the norm before proj_in, whatever the UNet's norm_eps
+
+// part [width,in] of a stacked matrix -> the rows that make these channels.
+void keep_rows(StackedLinear::Part& part, int64_t width, int64_t in, const CutRange& channels) {
+  part.cut = std::make_shared<Cut>(Cut{{width, in}, {channels}, {0, in}});
+  part.rows = channels.size();
+}
 
 int64_t widest(const UNetConfig& config) {
   const auto channels = [](const UNetBlockConfig& block) { return block.channels; };
@@ -35,7 +43,18 @@ SelfAttention::SelfAttention(int64_t width, int64_t head_count)
       out(width, width),
       heads(head_count) {}
 
+void SelfAttention::keep(const TensorShare& share) {
+  const CutRange own = share_of(heads, share);
+  const int64_t width = out.out, depth = width / heads;
+  const CutRange channels{own.begin * depth, own.end * depth};
+  end = {ranks_with(heads, share), share.leads()};
+  for (StackedLinear::Part& part : qkv.parts) keep_rows(part, width, qkv.in, channels);
+  keep_columns(out, channels, share);
+  heads = own.size();
+}
+
 void SelfAttention::visit(Visitor& v) {
+  if (heads == 0) return;
   v("", qkv);
   v("to_out.0", out);
 }
@@ -46,7 +65,22 @@ CrossAttention::CrossAttention(int64_t width, int64_t context_width, int64_t hea
       kv(context_width, {{"to_k", width}, {"to_v", width}}, false, "to_kv"),
       heads(head_count) {}
 
+void CrossAttention::keep(const TensorShare& share) {
+  const CutRange own = share_of(heads, share);
+  const int64_t width = out.out, depth = width / heads;
+  const CutRange channels{own.begin * depth, own.end * depth};
+  end = {ranks_with(heads, share), share.leads()};
+  query.cut = std::make_shared<Cut>(Cut{{query.out, query.in}, {channels}, {0, query.in}});
+  query.out = channels.size();
+  for (StackedLinear::Part& part : kv.parts) keep_rows(part, width, kv.in, channels);
+  keep_columns(out, channels, share);
+  heads = own.size();
+  elsewhere = heads == 0;
+  first_channel = channels.begin;
+}
+
 void CrossAttention::visit(Visitor& v) {
+  if (heads == 0) return;
   v("to_q", query);
   v("", kv);
   v("to_out.0", out);
@@ -66,6 +100,19 @@ TransformerBlock::TransformerBlock(int64_t width, int64_t context_width, int64_t
     self.emplace(width, heads);
 }
 
+void TransformerBlock::keep(const TensorShare& share) {
+  if (self) self->keep(share);
+  if (first_cross) first_cross->keep(share);
+  cross.keep(share);
+  const int64_t inner = ff_out.in;
+  const CutRange own = share_of_channels(inner, share);
+  ff_end = {ranks_with_channels(inner, share), share.leads()};
+  ff_in.cut = std::make_shared<Cut>(
+      Cut{{ff_in.out, ff_in.in}, {own, {inner + own.begin, inner + own.end}}, {0, ff_in.in}});
+  ff_in.out = 2 * own.size();
+  keep_columns(ff_out, own, share);
+}
+
 void TransformerBlock::visit(Visitor& v) {
   v("norm1", norm1);
   v("attn1", self);
@@ -73,6 +120,7 @@ void TransformerBlock::visit(Visitor& v) {
   v("norm2", norm2);
   v("attn2", cross);
   v("norm3", norm3);
+  if (ff_out.in == 0) return;
   v("ff.net.0.proj", ff_in);
   v("ff.net.2", ff_out);
 }
@@ -175,9 +223,10 @@ UNet::UNet(const UNetConfig& config)
 }
 
 UNet UNet::load(const LoadTarget& target, const UNetConfig& config, const ParameterSource& source,
-                DType compute, const WeightFormat& weights, const LayerRange& own) {
+                DType compute, const WeightFormat& weights, const LayerRange& own, const TensorShare& share) {
   UNet unet(config);
   if (!own.all()) unet.keep_layers(own, source);
+  if (!share.all()) unet.keep_share(share, source);
   unet.choose_types(target, compute, weights);
   unet.update(target, source, weights);
   return unet;
@@ -205,14 +254,31 @@ void UNet::update(const LoadTarget& target, const ParameterSource& source, const
 }
 
 // The source knows the others' parameters: they are not left over.
+void UNet::ignore_others(const ParameterSource& source) {
+  std::set<std::string> mine;
+  for (const ParameterSlot::Part& part : list_parameters([this](Visitor& v) { visit(v); }))
+    mine.insert(part.name);
+  for (const ParameterSlot::Part& part : list_parameters(UNet(config_)))
+    if (!mine.contains(part.name)) source.ignore(part.name);
+}
+
+void UNet::keep_share(const TensorShare& share, const ParameterSource& source) {
+  share_ = share;
+  const auto keep = [&](std::vector<Transformer>& attentions) {
+    for (Transformer& transformer : attentions)
+      for (TransformerBlock& block : transformer.blocks) block.keep(share);
+  };
+  for (DownBlock& block : down_) keep(block.attentions);
+  if (mid_) keep(mid_->attentions);
+  for (UpBlock& block : up_) keep(block.attentions);
+  ignore_others(source);
+}
+
 void UNet::keep_layers(const LayerRange& own, const ParameterSource& source) {
   const std::vector<UNetLayer> layers = unet_layers(config_);
   own_ = own;
   own_parameters_ = parameters_of(layers, own);
-  const std::vector<ParameterSlot::Part> mine = list_parameters([this](Visitor& v) { visit(v); });
-  for (const ParameterSlot::Part& part : list_parameters(UNet(config_)))
-    if (std::ranges::find(mine, part.name, &ParameterSlot::Part::name) == mine.end())
-      source.ignore(part.name);
+  ignore_others(source);
   const auto leave = [&](std::vector<Transformer>& attentions, UNetLayer::Kind kind, size_t block) {
     for (size_t i = 0; i < layers.size(); ++i) {
       if (layers[i].kind != kind || layers[i].block != block || own.has(i)) continue;

@@ -28,7 +28,9 @@ void Components::set_runtime_adapters(std::vector<ActiveAdapter> adapters) {
   const std::vector<AdapterUse> uses = uses_of(adapters);
   for (const Part part : {Part::kText, Part::kUnet})
     for_each_model(*this, part, [&](Component component, const VisitModel& visit) {
-      require_low_rank(visit, component, uses);
+      if (component != Component::kUnet || share.all()) return require_low_rank(visit, component, uses);
+      UNet whole(unet->config());  // of a layer of few heads this rank may have none
+      require_low_rank([&](Visitor& v) { whole.visit(v); }, component, uses);
     });
   runtime_adapters = std::move(adapters);
   row_strengths_.clear();

@@ -85,7 +85,8 @@ void Components::reload(Part part, DType compute) {
       bases.drop(Component::kUnet);
       const UNetConfig config = unet->config();
       *unet = UNet(config);
-      *unet = UNet::load(load_target(part), config, source(Component::kUnet), compute, weights, layers);
+      *unet =
+          UNet::load(load_target(part), config, source(Component::kUnet), compute, weights, layers, share);
       for (const auto& control : controls) load_control(*control);
       break;
     }

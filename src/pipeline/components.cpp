@@ -175,9 +175,10 @@ struct Loader {
                          "expected at least one with cross attention");
     if (ranks && ranks->division() == Division::kLayers && ranks->count() > 1)
       out.layers = divide_layers(config, ranks->count())[static_cast<size_t>(ranks->rank())];
+    if (ranks && ranks->division() == Division::kTensors) out.share = {ranks->rank(), ranks->count()};
     out.unet =
         UNet::load(out.load_target(Part::kUnet), config, StoreSource(checkpoint().store(Component::kUnet)),
-                   out.dtypes[Part::kUnet], out.weights, out.layers);
+                   out.dtypes[Part::kUnet], out.weights, out.layers, out.share);
     out.info.parameters += static_cast<uint64_t>(count_parameters(UNet(config)));
     report();
   }

@@ -44,6 +44,7 @@ struct Components {
   WeightFormat vae_weights;       // the VAE's
   Placement place;
   LayerRange layers;              // of the UNet, that this rank has
+  TensorShare share;              // of each of its attentions and feed-forwards
   Device* device = nullptr;       // the UNet's, and the sampler's
   std::vector<TextEncoder> text;  // in the order of the UNet's context columns
   std::optional<UNet> unet;

@@ -26,7 +26,7 @@ ConditionShare share_conditions(int64_t conditions, int rank, int ranks) {
 }
 
 ConditionShare Pipeline::State::own_conditions(const ResolvedRequest& r) const {
-  if (draws_alone() || divides_layers() || ranks_->division() == Division::kRows)
+  if (draws_alone() || divides_layers() || divides_tensors() || ranks_->division() == Division::kRows)
     return {0, r.conditions, r.conditions};
   if (pair_) return share_conditions(r.conditions, pair_->rank(), pair_->count());
   return share_conditions(r.conditions, ranks_->rank(), ranks_->count());
@@ -77,7 +77,7 @@ Tensor gather_conditions(Exec& ex, Ranks& ranks, const ConditionShare& share, co
 // windows nobody's host waits.
 Tensor Pipeline::State::gather_predictions(Exec& ex, const ResolvedRequest& r,
                                            const Tensor& predicted) const {
-  if (draws_alone() || divides_layers()) return predicted;
+  if (draws_alone() || divides_layers() || divides_tensors()) return predicted;
   const RowSplit* rows = unet->shape().rows;
   if (!rows) return gather_conditions(ex, *ranks_, own_conditions(r), predicted);
   const Tensor part = pair_ ? gather_conditions(ex, *pair_, own_conditions(r), predicted) : predicted;

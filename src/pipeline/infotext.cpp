@@ -8,7 +8,9 @@ namespace {
 constexpr std::string_view kNegative = "Negative prompt:";
 
 std::string quoted(const std::string& value) {
-  if (value.find_first_of(",:\n") == std::string::npos) return value;
+  // A1111 leaves a value that begins with a quotation mark as it is, and its readers then take what follows
+  // up to the next mark for a part of it.
+  if (value.find_first_of(",:\n") == std::string::npos && !value.starts_with('"')) return value;
   return nlohmann::json(value).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 

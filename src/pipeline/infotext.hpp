@@ -17,7 +17,8 @@ struct Infotext {
   std::string get(std::string_view key) const;
 };
 
-// A value that holds a comma, colon or newline is written as a JSON string, as A1111 does.
+// A value that holds a comma, colon or newline is written as a JSON string, as A1111 does, and one that
+// begins with a quotation mark, which no reader could tell from such a string.
 std::string format_infotext(const Infotext& info);
 
 // Reads any text: what does not look like parameters becomes the prompt. The last line counts as fields if it

@@ -73,6 +73,10 @@ MemoryPlan Pipeline::State::measure(const PreparedRequest& r) {
     if (const LayerRange& own = components.layers; !own.all())
       share.parts += concat("; layers ", own.begin + 1, " to ", own.end, " of ",
                             unet_layers(components.unet->config()).size(), " of the UNet");
+    if (const TensorShare& own = components.share; !own.all())
+      share.parts += concat("; share ", own.rank + 1, " of ", own.count,
+                            " of the UNet's attention and "
+                            "feed-forward layers");
     uint64_t beside = 0;
     for (const Part part : place.parts_on(*device)) {
       const uint64_t weights = residency.weight_bytes(part);

@@ -49,7 +49,8 @@ std::vector<OptionRow> model_options() {
        "what they divide: images (each draws its own), guidance (pairs draw one image together), rows (all "
        "draw one image together), guidance-rows (both), displaced[:CALLS][:check] (rows that read borders "
        "and keys of the call before, after CALLS exact ones: approximate; check tells how far off), pipeline "
-       "(each has a share of the UNet's layers and weights) [images]",
+       "(each has a share of the UNet's layers and weights), tensor (each has a share of every attention and "
+       "feed-forward layer, and of their weights) [images]",
        load_text(&LoadOptions::split)},
       {"place", "", "Model", "PARTS",
        "parts on devices of their own: text=cpu,unet=cuda:0,vae=cuda:1 (text, image, unet, vae; those that "

@@ -39,10 +39,10 @@ const RowSplit* Pipeline::State::unet_rows(const ResolvedRequest& r) {
                   {r.latent_height, r.latent_width, int64_t{1} << halvings, 0});
 }
 
-// In bands, and by a VAE that is resized as a whole, rank 0 decodes alone.
+// In bands, by a VAE that is resized as a whole, and maps that wrap: rank 0 decodes alone.
 const RowSplit* Pipeline::State::vae_rows(const ResolvedRequest& r) {
   if (draws_alone() || decodes_alone_ || components.tiny_vae || components.vae->config().half_size_finest ||
-      vae_shape_.bands > 1 || r.latent_height < ranks_->count())
+      vae_shape_.bands > 1 || r.latent_height < ranks_->count() || r.request.tiling_x || r.request.tiling_y)
     return nullptr;
   const int doublings = std::countr_zero(static_cast<uint64_t>(components.downscale()));
   return split_of(splits_, *ranks_, {r.latent_height, r.latent_width, 1, doublings});

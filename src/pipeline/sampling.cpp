@@ -207,22 +207,23 @@ Tensor Pipeline::State::run_steps(Exec& ex, const PreparedRequest& r, const Text
   const SelfAttentionGuidance self_attention{
       q.sag_scale, [this](Exec& e, const Tensor& clean) { return degrade(e, *unet, clean); },
       [this, who](Exec& e, const Tensor& x, double t) { return unet->step_first(e, x, t, who); }};
-  const Denoiser denoiser(predict, {.prediction = components.prediction,
-                                    .sigma_data = components.sigma_data,
-                                    .cfg_scale = r.guidance,
-                                    .image_cfg_scale = q.image_cfg_scale,
-                                    .instruct = components.is_instruct(),
-                                    .part_weights = regions ? std::vector<double>{1} : r.part_weights,
-                                    .guidance_rescale = q.guidance_rescale,
-                                    .pag_scale = q.pag_scale,
-                                    .self_attention = self_attention,
-                                    .mimic_scale = q.mimic_scale,
-                                    .mimic_percentile = q.mimic_percentile,
-                                    .needs_negative = r.sampling.sampler->uses_negative && r.uses_negative(),
-                                    .without_negative = unguided_calls(r),
-                                    .smaller_batch = r.drops_negative && draws_alone() && !regions &&
-                                                     !tiled && !has_company(r) && unet->can_drop_negative(),
-                                    .input_dtype = components.unet->input_dtype()});
+  const Denoiser denoiser(
+      predict, {.prediction = components.prediction,
+                .sigma_data = components.sigma_data,
+                .cfg_scale = r.guidance,
+                .image_cfg_scale = q.image_cfg_scale,
+                .instruct = components.is_instruct(),
+                .part_weights = regions ? std::vector<double>{1} : r.part_weights,
+                .guidance_rescale = q.guidance_rescale,
+                .pag_scale = q.pag_scale,
+                .self_attention = self_attention,
+                .mimic_scale = q.mimic_scale,
+                .mimic_percentile = q.mimic_percentile,
+                .needs_negative = r.sampling.sampler->uses_negative && r.uses_negative(),
+                .without_negative = unguided_calls(r),
+                .smaller_batch = r.drops_negative && (draws_alone() || divides_tensors()) && !regions &&
+                                 !tiled && !has_company(r) && unet->can_drop_negative(),
+                .input_dtype = components.unet->input_dtype()});
   const Tensor x = first_latents(ex, r, init, start, noise.shape());
   SamplerHooks hooks = sampler_hooks(ex, r, callbacks);
   std::optional<StepSkipper> skipper;

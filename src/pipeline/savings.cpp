@@ -82,20 +82,22 @@ void resolve_savings(ResolvedRequest& r, const Components& c) {
 }
 
 // All ranks foretell the same steps, for they have the same latents, and each keeps maps of its own
-// conditions and rows. T-GATE would leave the ranks of the negative prompt without work.
+// conditions and rows. T-GATE would leave the ranks of the negative prompt without work. Ranks that share
+// each layer compute whole steps on whole maps.
 void check_together(const GenerateRequest& q, const Ranks& ranks) {
-  require<UsageError>(
-      q.savings.t_gate == 0,
-      "t-gate: not with a picture that several devices draw together; expected --split images");
   require<UsageError>(q.savings.token_merge == 0 || ranks.division() == Division::kConditions,
                       "token-merge: on several devices with --split guidance or images alone, for a "
                       "device has to see a whole map");
+  if (ranks.division() == Division::kTensors) return;
+  require<UsageError>(
+      q.savings.t_gate == 0,
+      "t-gate: not with a picture that several devices draw together; expected --split images or tensor");
   require<UsageError>(
       !q.savings.active() || (ranks.division() != Division::kLayers && !ranks.exact_calls()),
-      "deep-cache, sada: not with --split pipeline and displaced; expected guidance, rows or images");
+      "deep-cache, sada: not with --split pipeline and displaced; expected guidance, rows, tensor or images");
   require<UsageError>(
       !(q.tiling_x || q.tiling_y),
-      "tiling: not with a picture that several devices draw together; expected --split images");
+      "tiling: not with a picture that several devices draw together; expected --split images or tensor");
 }
 
 std::vector<std::string> describe_savings(const ResolvedRequest& r, const UnetCalls& calls) {

@@ -48,6 +48,7 @@ void Pipeline::State::make_unet_stage(const PreparedRequest& r) {
     const bool by_image = shape.conditions < ranks_->count() && components.runtime_adapters.empty();
     shape.micro_rows = by_image ? 1 : shape.batch;
   }
+  if (divides_tensors()) shape.tensors = ranks_;
   shape.guided = own.all > 1;
   shape.perturbed = r.perturbed && own.has_last();
   shape.perturbed_layers = r.perturbed_layers;
@@ -60,8 +61,9 @@ void Pipeline::State::make_unet_stage(const PreparedRequest& r) {
   if (!draws_alone()) check_together(r.request, *ranks_);
   require<UsageError>(
       !shape.received || draws_alone(),
-      "sag-scale: not with split: guidance, which computes the predictions on several devices; "
-      "expected --split images");
+      "sag-scale: not with a picture that several devices draw together (split: guidance, tensor, ...), "
+      "which "
+      "computes the predictions or the attention on several devices; expected --split images");
   planned_controls_ = plan_controls(r, controls_);
   for (const PlannedControl& control : planned_controls_) shape.controls.push_back(control.unit);
   shape.images = image_slots(r);

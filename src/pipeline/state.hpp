@@ -201,9 +201,10 @@ struct Pipeline::State {
   const RowSplit* unet_rows(const ResolvedRequest& r);
   const RowSplit* vae_rows(const ResolvedRequest& r);
   bool divides_rows() const {
-    return !draws_alone() && ranks_->division() != Division::kConditions && !divides_layers();
+    return !draws_alone() && (ranks_->division() == Division::kRows || ranks_->division() == Division::kBoth);
   }
   bool divides_layers() const { return !draws_alone() && ranks_->division() == Division::kLayers; }
+  bool divides_tensors() const { return !draws_alone() && ranks_->division() == Division::kTensors; }
   // Throws UsageError for what does not go with divided layers.
   void check_layers(const ResolvedRequest& r) const;
   // Where the ranks divide both: those of this rank's half, and the two that have its rows.

@@ -92,6 +92,7 @@ void UnetStage::forward(Exec& ex, uint32_t active) {
                                  .images = images,
                                  .deep = deep_use,
                                  .gate = gate_use,
+                                 .ranks = shape_.tensors,
                                  .merge = merge_use});
   for (size_t i = 0; i < controls_.size(); ++i)
     if (active >> i & 1) controls_[i]->add(ex, input, skips);
@@ -103,6 +104,7 @@ void UnetStage::forward(Exec& ex, uint32_t active) {
                          .images = images,
                          .deep = deep_use,
                          .gate = gate_use,
+                         .ranks = shape_.tensors,
                          .merge = merge_use}),
             leading(output_));
 }

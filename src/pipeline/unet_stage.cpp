@@ -44,6 +44,7 @@ UnetStage::UnetStage(Components& components, Arena& arena, const UnetShape& shap
     : Stage(Part::kUnet, arena), components_(components), shape_(shape) {
   Device& device = this->device();
   if (shape_.rows) windows_ = shape_.rows->ranks().windows();
+  if (shape_.tensors) windows_ = shape_.tensors->windows();
   const UNet& unet = *components_.unet;
   const UNetConfig& config = unet.config();
   const DType input_dtype = unet.input_dtype();

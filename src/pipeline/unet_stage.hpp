@@ -35,6 +35,7 @@ struct UnetShape {
   WrapAxes wrap = {};
   const RowSplit* rows = nullptr;  // height is this rank's part of it; null: it has all rows
   Ranks* layers = nullptr;         // that have the other layers; null: this one has all
+  Ranks* tensors = nullptr;        // that have the other shares of each layer; null: they are whole
   int64_t micro_rows = 0;          // rows of a micro-batch that passes through these ranks
   friend bool operator==(const UnetShape&, const UnetShape&) = default;
 };
@@ -138,7 +139,7 @@ class UnetStage final : public Stage {
 
   Components& components_;
   UnetShape shape_;
-  PeerWindows* windows_ = nullptr;                                                         // of shape_.rows
+  PeerWindows* windows_ = nullptr;  // of shape_.rows or shape_.tensors
   Tensor input_, extra_, timestep_, context_, added_text_, time_ids_, guidance_, output_;  // persistent
   std::vector<double> schedule_;  // timesteps whose shifts the tables keep
   TextCache cache_;

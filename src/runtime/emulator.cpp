@@ -1,7 +1,9 @@
 // AMD GPUs in software: src/emulator behind the calls of a driver. Everything has happened when a call
 // returns.
 #include <algorithm>
+#include <atomic>
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <functional>
@@ -9,9 +11,11 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
+#include <thread>
 
 #include "base/error.hpp"
 #include "base/gpu_products.hpp"
+#include "base/log.hpp"
 #include "runtime/gpu_driver.hpp"
 #ifdef ROCM_SD_WITH_EMULATOR
 #include "emulator/gpu.hpp"
@@ -58,6 +62,10 @@ constexpr const char* kCountVariable = "ROCM_SD_EMULATOR_COUNT";
 constexpr const char* kTimeVariable = "ROCM_SD_EMULATOR_TIME";
 constexpr const char* kMachineVariable = "ROCM_SD_EMULATOR_MACHINE";
 
+// DEVICE:LAUNCH, for tests: of the emulated GPUs that this process opens the DEVICE-th (from 0 on) never
+// comes back from its LAUNCH-th launch, as a card that hangs.
+constexpr const char* kHangVariable = "ROCM_SD_EMULATOR_HANG";
+
 std::string environment(const char* name) {
   const char* value = std::getenv(name);
   return value ? value : "";
@@ -71,6 +79,20 @@ emu::Options options_from_environment() {
   options.check = check == "1";
   options.count = !environment(kCountVariable).empty();
   return options;
+}
+
+// The launch that the next GPU is to hang in; 0: none.
+int64_t hanging_launch() {
+  static std::atomic<int> opened = 0;
+  const int device = opened++;
+  const std::string asked = environment(kHangVariable);
+  if (asked.empty()) return 0;
+  int wanted = 0;
+  long long launch = 0;
+  char rest = 0;
+  require<UsageError>(std::sscanf(asked.c_str(), "%d:%lld%c", &wanted, &launch, &rest) == 2 && launch > 0,
+                      kHangVariable, ": expected DEVICE:LAUNCH, such as 1:200, got ", printable(asked));
+  return device == wanted ? launch : 0;
 }
 
 struct EmulatedFunction {
@@ -172,6 +194,7 @@ class EmulatorDriver final : public GpuDriver {
     const auto* first = static_cast<const std::byte*>(params);
     do_or_record([this, &kernel, launch, arguments = std::vector(first, first + bytes)] {
       run("launch", [&] {
+        if (hangs_in_ > 0 && ++launches_ >= hangs_in_) hang(kernel);
         if (machine_) return write_time(kernel, launch, arguments);
         const emu::Counters counters = gpu_.launch(kernel.code, kernel.name, launch, arguments);
         if (gpu_.options().count) write_counts(kernel, launch, counters);
@@ -203,6 +226,10 @@ class EmulatorDriver final : public GpuDriver {
   }
 
  private:
+  [[noreturn]] void hang(const EmulatedFunction& kernel) const {
+    log().warn("{}: hangs in {} ({})", description_.device, kernel.name, kHangVariable);
+    for (;;) std::this_thread::sleep_for(std::chrono::hours(1));
+  }
   // Errors of the emulator as those of a driver.
   template <class F>
   void run(const char* call, F f) const {
@@ -251,6 +278,8 @@ class EmulatorDriver final : public GpuDriver {
   uint64_t allocated_ = 0;
   bool capturing_ = false;
   Recording recording_;
+  const int64_t hangs_in_ = hanging_launch();
+  int64_t launches_ = 0;
 };
 
 }  // namespace

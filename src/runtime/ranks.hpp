@@ -17,8 +17,9 @@ struct AttemptOver {};
 
 // What the ranks of an image divide: the conditions of a step, the rows of every map, or both: the first half
 // of the ranks has the first conditions, the second half the others, each rank its rows of them. kLayers: the
-// UNet's layers, of which each rank has only its own.
-enum class Division { kConditions, kRows, kBoth, kLayers };
+// UNet's layers, of which each rank has only its own. kTensors: the heads of its attentions and the inner
+// channels of its feed-forwards; each rank has its share of them, and everything else.
+enum class Division { kConditions, kRows, kBoth, kLayers, kTensors };
 
 // One rank's view. All ranks make the same calls in the same order between two begin(). Every function throws
 // DeviceError, naming the rank, where another one has failed or gives no sign of life, and CancelledError

@@ -3,6 +3,7 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <condition_variable>
 #include <exception>
@@ -46,6 +47,7 @@ struct Group::Member {
   std::shared_ptr<ExchangeGroup> peers;  // may be null
   std::unique_ptr<PeerWindows> windows;
   std::unique_ptr<Pipeline> pipeline;
+  MessageEvent::Clock::time_point profile_begin;
 };
 
 // What one rank does for one request, and how it ended.
@@ -64,7 +66,7 @@ struct Group::Call {
 
 Group::Group(const LoadOptions& options, const std::vector<RankDevice>& devices, const RankPatience& patience,
              const Callbacks& callbacks)
-    : divides_(devices.size() > 1) {
+    : divides_(devices.size() > 1), patience_(patience) {
   std::vector<std::string> names;
   for (const RankDevice& device : devices) {
     names.push_back(device.name);
@@ -95,6 +97,7 @@ Group::Group(const LoadOptions& options, const RankDevice& device, std::shared_p
              const RankPatience& patience, const Callbacks& callbacks)
     : divides_(hub->count() > 1 && parse_split(options.split).division),
       processes_(true),
+      patience_(patience),
       hub_(std::move(hub)) {
   for (int i = 0; divides_ && i < hub_->count(); ++i) name_ += concat(i ? "+" : "", hub_->name(i));
   if (!divides_) name_ = device.name;
@@ -145,6 +148,24 @@ Group::~Group() = default;
 
 Pipeline& Group::first() const { return *members_.front()->pipeline; }
 
+void Group::enable_profiling() {
+  for (const auto& member : members_) {
+    member->profile_begin = MessageEvent::Clock::now();
+    member->pipeline->enable_profiling();
+    if (member->link) member->link->keep_messages();
+  }
+}
+
+std::vector<TracedRank> Group::traced() const {
+  std::vector<TracedRank> out;
+  for (const auto& member : members_)
+    out.push_back({.name = member->where.name,
+                   .pipeline = member->pipeline.get(),
+                   .begin = member->profile_begin,
+                   .messages = member->link ? &member->link->messages() : nullptr});
+  return out;
+}
+
 std::vector<RankTraffic> Group::traffic() const {
   const std::lock_guard lock(traffic_mutex_);
   return traffic_;
@@ -168,7 +189,9 @@ void Group::note_traffic() {
 MemoryPlan Group::plan(const GenerateRequest& request) {
   const HostThreads threads(members_.front()->where.threads);
   MemoryPlan plan = first().plan(request);
-  if (members_.size() < 2 || members_.front()->link->division() != Division::kLayers) return plan;
+  if (members_.size() < 2) return plan;
+  const Division division = members_.front()->link->division();
+  if (division != Division::kLayers && division != Division::kTensors) return plan;
   // Each rank has weights of its own: the largest plan, and every rank's share.
   std::vector<DeviceMemory> all;
   for (const auto& member : members_) {
@@ -187,6 +210,7 @@ GenerateResult Group::generate(const GenerateRequest& request, const Callbacks& 
     if (checks_) check(request, result);
     return result;
   }
+  if (watches_) return generate_watched(request, callbacks);
   const HostThreads threads(members_.front()->where.threads);
   return first().generate(request, callbacks);
 }
@@ -233,6 +257,54 @@ void Group::run(Call& call) {
     fail("unknown error");
     ended(std::current_exception());
   }
+}
+
+namespace {
+
+// When a thread that draws alone was last seen.
+struct SignOfLife {
+  using Clock = std::chrono::steady_clock;
+  std::atomic<Clock::rep> last = Clock::now().time_since_epoch().count();
+  std::atomic<bool> samples = false, given_up = false;
+
+  void beat() { last = Clock::now().time_since_epoch().count(); }
+  double silent_seconds() const {
+    return std::chrono::duration<double>(Clock::now().time_since_epoch() - Clock::duration(last)).count();
+  }
+};
+
+}  // namespace
+
+GenerateResult Group::generate_watched(const GenerateRequest& request, const Callbacks& callbacks) {
+  hub_->begin_call(0);
+  const auto life = std::make_shared<SignOfLife>();
+  auto call = std::make_shared<Call>();
+  call->member = members_.front();
+  call->request = request;
+  call->callbacks = callbacks;
+  // Whoever was given up and comes back calls nobody.
+  call->callbacks.cancelled = [life, asked = callbacks.cancelled] {
+    life->beat();
+    return life->given_up || (asked && asked());
+  };
+  call->callbacks.progress = [life, told = callbacks.progress](const Progress& p) {
+    life->beat();
+    if (p.stage == "sample") life->samples = true;
+    return !life->given_up && (!told || told(p));
+  };
+  std::thread([call] { run(*call); }).detach();  // waited for below, unless it hangs
+  std::unique_lock lock(call->mutex);
+  // Before the first step come plans and kernels, during which nothing is heard of a device that works.
+  const double first = std::max(patience_.alone, RankPatience().first);
+  const auto limit = [&] { return life->samples ? patience_.alone : first; };
+  while (!call->done && life->silent_seconds() <= limit())
+    call->ended.wait_for(lock, std::chrono::milliseconds(50));
+  if (call->done) {
+    if (call->error) std::rethrow_exception(call->error);
+    return std::move(call->result);
+  }
+  life->given_up = true;
+  throw DeviceError(concat(name_, ": no sign of life for ", limit(), " s; nobody waits for it any longer"));
 }
 
 GenerateRequest Group::agree_about(const GenerateRequest& request) const {

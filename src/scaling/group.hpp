@@ -10,6 +10,7 @@
 #include "pipeline/load.hpp"
 #include "runtime/device.hpp"
 #include "scaling/rank_hub.hpp"
+#include "scaling/rank_trace.hpp"
 #include "scaling/split.hpp"
 
 namespace rocm_sd {
@@ -40,10 +41,20 @@ class Group {
 
   const std::string& name() const { return name_; }  // "cuda:0+cuda:1"
   Pipeline& first() const;
+  bool divides() const { return divides_; }  // one image is drawn by several ranks
   size_t ranks() const { return divides_ ? static_cast<size_t>(hub_->count()) : 1; }
 
   // Of the last image, of the ranks of this process.
   std::vector<RankTraffic> traffic() const;
+
+  // A group of one, where other groups can draw in its place: a device that gives no sign of life for as long
+  // as the patience says fails with DeviceError, and nobody waits for its thread. Callbacks are then called
+  // on that thread.
+  void watch() { watches_ = !divides_ && !processes_ && patience_.alone > 0; }
+
+  // Of all ranks of this process, as Pipeline's; with what they send each other.
+  void enable_profiling();
+  std::vector<TracedRank> traced() const;
 
   // As Pipeline's. One call at a time.
   MemoryPlan plan(const GenerateRequest& request);
@@ -56,6 +67,7 @@ class Group {
   void check(const GenerateRequest& request, GenerateResult& displaced);
   void add(const LoadOptions& options, const RankDevice& device, int rank, const Callbacks& callbacks);
   GenerateResult generate_together(const GenerateRequest& request, const Callbacks& callbacks);
+  GenerateResult generate_watched(const GenerateRequest& request, const Callbacks& callbacks);
   // The one of rank 0, on all ranks: its seeds. Throws UsageError where the others' requests differ.
   GenerateRequest agree_about(const GenerateRequest& request) const;
   static void run(Call& call);
@@ -65,6 +77,8 @@ class Group {
   bool divides_ = false;  // one image is drawn by several ranks
   bool processes_ = false;
   bool checks_ = false;  // Split::checks
+  bool watches_ = false;
+  RankPatience patience_;
   std::shared_ptr<RankHub> hub_;
   std::shared_ptr<ExchangeGroup> peers_;  // null: parts of maps pass as messages
   std::vector<std::shared_ptr<Member>> members_;

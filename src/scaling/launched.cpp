@@ -164,8 +164,10 @@ void Launched::draw_each(const MultiPipeline::RequestAt& request, const MultiPip
       if (owner < 0 || owner == launch_.rank) continue;
       const std::string reason = hub_->expelled(owner) ? "given up" : hub_->why_lost(owner);
       if (reason.empty()) continue;
+      // It may have finished the request and ended in between.
+      if (!claims.take_over(i, owner)) continue;
       give_up(owner, reason);
-      if (claims.take_over(i, owner)) draw_one(claims, i, *request(i), take, draw);
+      draw_one(claims, i, *request(i), take, draw);
     }
     check_expelled();
     if (!all_done) std::this_thread::sleep_for(std::chrono::milliseconds(50));

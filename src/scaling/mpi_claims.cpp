@@ -33,9 +33,20 @@ bool MpiHub::hears_out() const {
   const double now = monotonic_seconds();
   if (last_tick_ > 0 && now - last_tick_ > kStoppedSeconds && excused_ != last_tick_) {
     excused_ = last_tick_;
-    wait_until_ = now + 1;
+    wait_until_ = now + kHearOutSeconds;
   }
-  return now < wait_until_;
+  constexpr double kJudgeSeconds = 1;  // the post's thread is late, or stuck
+  return now < wait_until_ + (judged_ ? 0 : kJudgeSeconds);
+}
+
+// After hearing the others out: where all of them have ended while this process stood still, they have given
+// it up and drawn its images, and what they said of it is lost.
+void MpiHub::judge_standstill() {
+  if (judged_) return;
+  judged_ = true;
+  bool alone = true;
+  for (int other = 0; other < count(); ++other) alone &= other == own_ || !why_lost_locked(other).empty();
+  if (alone) peer(own_).expelled = true;
 }
 
 void MpiHub::expel(int rank) {
@@ -134,6 +145,10 @@ bool MpiHub::ask(size_t request, uint8_t from, uint8_t to) {
   for (;;) {
     if (peer(own_).expelled) return false;
     if (failure_.rank >= 0) throw_failure_locked();
+    // What is done stays done and what is taken has an owner for good: the copy of the table may be old, but
+    // it is right about these, and who decides may have ended, for all is done.
+    const uint8_t known = table_.state(request);
+    if (known == kClaimDone || (from == 0 && known != 0)) return known == to;
     const int who = leader();
     if (who == own_) return change_claim(request, from, to);
     if (who != asked) {

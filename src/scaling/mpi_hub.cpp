@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstring>
 
 #include "base/error.hpp"
@@ -122,10 +123,13 @@ void MpiHub::tick(double seconds) {
     const std::lock_guard lock(mutex_);
     last_tick_ = monotonic_seconds();
     if (seconds > kStoppedSeconds) {  // nobody else was silent meanwhile
-      wait_until_ = last_tick_ + 1;
+      wait_until_ = last_tick_ + kHearOutSeconds;
+      stood_still_ = seconds;
+      judged_ = false;
       for (Peer& other : peers_) other.heard = std::max(other.heard, last_tick_);
     }
-    if (!hears_out()) {
+    if (last_tick_ >= wait_until_) {
+      judge_standstill();
       for (const auto& [from, question] : deferred_) answer(from, question);
       deferred_.clear();
     }
@@ -153,6 +157,7 @@ void MpiHub::taken(int from, Parcel&& parcel) {
                                              : std::string(parcel.body.begin(), parcel.body.end()));
   Peer& who = peer(from);
   who.heard = monotonic_seconds();
+  if (judged_) stood_still_ = 0;
   who.attempt = std::max(who.attempt, head.attempt);
   if (kind == Kind::kHello || kind == Kind::kAttempt || kind == Kind::kData) who.silent_until = who.heard;
   switch (kind) {
@@ -326,10 +331,33 @@ void MpiHub::send(int from, int to, const void* data, size_t bytes, uint32_t cha
   post_.send(to, std::move(parcel));
 }
 
+std::string MpiHub::why_useless_locked(int rank) const {
+  std::string reason = why_lost_locked(rank);
+  return reason.empty() ? post_.problem() : reason;
+}
+
+// Whoever stood still for long is the likely cause that others have ended.
+void MpiHub::blame(int rank, const std::string& reason) {
+  std::string own;
+  {
+    const std::lock_guard lock(mutex_);
+    if (stood_still_ > 0)
+      own = concat(process_of(own_), " stood still for ", std::round(stood_still_),
+                   " s (SIGSTOP, or a debugger); "
+                   "meanwhile rank ",
+                   rank, " (", peer(rank).name, ") was lost: ", reason);
+  }
+  if (own.empty())
+    fail(own_, rank, reason);
+  else
+    fail(own_, own_, own);
+}
+
 void MpiHub::give_up_if_lost(int rank) {
-  std::string reason = why_lost(rank);
-  if (reason.empty()) reason = post_.problem();
-  if (!reason.empty()) fail(own_, rank, reason);
+  std::unique_lock lock(mutex_);
+  const std::string reason = why_useless_locked(rank);
+  lock.unlock();
+  if (!reason.empty()) blame(rank, reason);
 }
 
 bool MpiHub::take_message(int from, uint64_t attempt, uint32_t channel, void* data, size_t bytes) {
@@ -367,9 +395,13 @@ void MpiHub::receive(int from, int to, void* data, size_t bytes, uint32_t channe
     if (changed_.wait_for(lock, std::chrono::milliseconds(100)) == std::cv_status::no_timeout) {
       if (monotonic_seconds() - looked_ < 0.1) continue;  // others' parcels must not keep it from looking
     }
+    // Whether it has ended counts only after all that it had sent: no message comes in between.
+    if (take_message(from, attempt, channel, data, bytes)) return;
     looked_ = monotonic_seconds();
+    const std::string reason = failure_.rank < 0 ? why_useless_locked(from) : "";
+    if (reason.empty()) continue;
     lock.unlock();
-    give_up_if_lost(from);
+    blame(from, reason);
     lock.lock();
   }
 }

@@ -85,6 +85,7 @@ class MpiHub final : public RankHub {
   void expel_locked(int rank);
   bool ask(size_t request, uint8_t from, uint8_t to);
   bool hears_out() const;
+  void judge_standstill();
   std::string why_lost_locked(int rank) const;
   std::string why_unreachable_locked(int rank) const;
   std::string process_of(int rank) const;
@@ -93,6 +94,8 @@ class MpiHub final : public RankHub {
   std::string failure_locked() const;
   void throw_failure_locked() const;
   void give_up_if_lost(int rank);
+  std::string why_useless_locked(int rank) const;
+  void blame(int rank, const std::string& reason);
   Peer& peer(int rank) const { return peers_[static_cast<size_t>(rank)]; }
 
   double limit(const Peer& peer) const { return peer.has_sent ? patience_.later : patience_.first; }
@@ -109,10 +112,16 @@ class MpiHub final : public RankHub {
   uint64_t question_ = 0, answered_ = 0;
   bool answer_ = false;
   std::vector<std::pair<int, ParcelHead>> deferred_;  // questions for later
-  // A rank that was stopped hears the others out before it decides about claims or who is lost.
+  // A rank that was stopped hears the others out before it decides about claims or who is lost: on a busy
+  // machine their messages take a while.
+  static constexpr double kHearOutSeconds = 3;
   double last_tick_ = 0;
   mutable double wait_until_ = 0, excused_ = 0;
-  MpiPost post_;  // last: its thread uses all of the above
+  // How long this process stood still; 0: not of late, or somebody has been heard since. What the others sent
+  // meanwhile is lost where they have ended.
+  double stood_still_ = 0;
+  bool judged_ = true;  // whether the others ended meanwhile
+  MpiPost post_;        // last: its thread uses all of the above
 };
 
 }  // namespace rocm_sd

@@ -77,6 +77,8 @@ class MultiLoader {
     for (const std::exception_ptr& error : errors_)
       if (error) std::rethrow_exception(error);
     compare();
+    if (groups_.size() > 1)
+      for (const auto& group : groups_) group->watch();
     return MultiPipeline(std::make_unique<MultiPipeline::State>(std::move(groups_)));
   }
 
@@ -251,10 +253,16 @@ void MultiPipeline::generate_each(const RequestAt& request, const ResultTaker& t
       callbacks);
 }
 
-void MultiPipeline::enable_profiling() { state_->groups.front()->first().enable_profiling(); }
+void MultiPipeline::enable_profiling() {
+  for (const auto& group : state_->groups) group->enable_profiling();
+}
 std::string MultiPipeline::profile_table() const { return state_->groups.front()->first().profile_table(); }
 void MultiPipeline::write_profile_trace(const std::string& path) const {
-  state_->groups.front()->first().write_profile_trace(path);
+  if (state_->groups.size() == 1 && !state_->groups.front()->divides())
+    return state_->groups.front()->first().write_profile_trace(path);
+  std::vector<std::vector<TracedRank>> groups;
+  for (const auto& group : state_->groups) groups.push_back(group->traced());
+  write_rank_trace(path, groups);
 }
 
 }  // namespace rocm_sd

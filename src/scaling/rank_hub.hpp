@@ -7,10 +7,12 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "rocm_sd/multi.hpp"
 #include "runtime/ranks.hpp"
 #include "scaling/claims.hpp"
+#include "scaling/rank_trace.hpp"
 
 namespace rocm_sd {
 
@@ -18,6 +20,9 @@ namespace rocm_sd {
 struct RankPatience {
   double first = 120;  // until it has sent something in this attempt: plans, kernels and weights come before
   double later = 10;
+  // Of a device that draws an image of its own beside others: nobody waits within its steps, and a slow card
+  // may take long over one of a large image.
+  double alone = 120;
 };
 
 // A rank that fails, or gives no sign of life, is named to the others, who wait for nobody then. Every
@@ -94,6 +99,9 @@ class HubRanks final : public Ranks {
   // What passed since the last forget_traffic(). To be asked while nobody sends or receives.
   const RankTraffic& traffic() const { return traffic_; }
   void forget_traffic() { traffic_ = {}; }
+  // Every later message is kept for a trace.
+  void keep_messages() { keeps_ = true; }
+  const std::vector<MessageEvent>& messages() const { return messages_; }
 
  private:
   RankHub& hub_;
@@ -102,6 +110,8 @@ class HubRanks final : public Ranks {
   bool exactly_ = false;
   PeerWindows* windows_ = nullptr;
   RankTraffic traffic_;
+  bool keeps_ = false;
+  std::vector<MessageEvent> messages_;
 };
 
 }  // namespace rocm_sd

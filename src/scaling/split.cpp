@@ -27,6 +27,7 @@ Split parse_split(std::string_view text) {
   if (out.name == "guidance") out.division = {Division::kConditions};
   if (out.name == "rows") out.division = {Division::kRows};
   if (out.name == "pipeline") out.division = {Division::kLayers};
+  if (out.name == "tensor") out.division = {Division::kTensors};
   if (out.name == "guidance-rows") out.division = {Division::kBoth};
   const bool displaced = out.name == "displaced";
   if (displaced) {
@@ -35,10 +36,10 @@ Split parse_split(std::string_view text) {
     const int calls = parts.size() == 2 ? static_cast<int>(parse_integer(parts[1], 1, 1000)) : kExactCalls;
     out.division = {Division::kRows, calls};
   }
-  require<UsageError>(
-      (out.division || out.name == "images") && parts.size() <= (displaced ? 2u : 1u),
-      "split: expected images, guidance, rows, guidance-rows, pipeline or displaced[:CALLS][:check], got \"",
-      printable(text), "\"");
+  require<UsageError>((out.division || out.name == "images") && parts.size() <= (displaced ? 2u : 1u),
+                      "split: expected images, guidance, rows, guidance-rows, pipeline, tensor or "
+                      "displaced[:CALLS][:check], got \"",
+                      printable(text), "\"");
   return out;
 }
 

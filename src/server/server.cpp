@@ -103,6 +103,7 @@ class Server {
     if (devices.empty()) devices = {"auto"};
     for (const std::string& device : devices)
       workers_.push_back(std::make_unique<WorkerSupervisor>(device, options_, catalog_, jobs_));
+    for (const auto& worker : workers_) worker->start();
   }
 
   void run(const sigset_t& signals) {
@@ -122,7 +123,7 @@ class Server {
     keeper.join();
     waiter.join();
     jobs_.close("the server is shutting down");
-    workers_.clear();
+    for (const auto& worker : workers_) worker->end();
   }
 
  private:

@@ -361,14 +361,19 @@ WorkerSupervisor::WorkerSupervisor(std::string device, const ServerOptions& opti
   wake_descriptor_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   require<InternalError>(wake_descriptor_ >= 0, "worker: no event descriptor");
   status_.device = device_;
-  thread_ = std::thread([this] { Loop(*this).run(); });
 }
 
 WorkerSupervisor::~WorkerSupervisor() {
+  end();
+  ::close(wake_descriptor_);
+}
+void WorkerSupervisor::start() {
+  thread_ = std::thread([this] { Loop(*this).run(); });
+}
+void WorkerSupervisor::end() {
   stop_ = true;
   wake();
-  thread_.join();
-  ::close(wake_descriptor_);
+  if (thread_.joinable()) thread_.join();
 }
 
 void WorkerSupervisor::wake() {

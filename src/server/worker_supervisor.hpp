@@ -35,7 +35,12 @@ class WorkerSupervisor {
  public:
   // All must outlive it.
   WorkerSupervisor(std::string device, const ServerOptions& options, Catalog& catalog, JobStore& jobs);
-  ~WorkerSupervisor();  // ends the worker
+  ~WorkerSupervisor();  // end()
+
+  // Workers wake each other through the store: all are made before the first one starts, and all have ended
+  // before the first one goes.
+  void start();
+  void end();  // ends the worker, and waits for it
 
   void wake();  // something in the store has changed
   WorkerStatus status() const;

@@ -1,7 +1,6 @@
 #include "weights/swinir_weights.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <list>
 #include <optional>
@@ -9,6 +8,7 @@
 #include "base/error.hpp"
 #include "base/file.hpp"
 #include "base/text.hpp"
+#include "weights/take_name.hpp"
 
 namespace rocm_sd {
 namespace {
@@ -22,19 +22,6 @@ constexpr int64_t kJpegWindow = 7;
 constexpr float kJpegRange = 255.0f;
 constexpr std::string_view kFirstBlock = "layers.0.residual_group.blocks.0.";
 constexpr std::string_view kFirstTable = "layers.0.blocks.0.attn.positions.weight";
-
-bool take(std::string_view& name, std::string_view prefix) {
-  if (!name.starts_with(prefix)) return false;
-  name.remove_prefix(prefix.size());
-  return true;
-}
-std::optional<int> take_number(std::string_view& name) {
-  int value = 0;
-  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), value);
-  if (error != std::errc() || value < 0) return std::nullopt;
-  name.remove_prefix(static_cast<size_t>(end - name.data()));
-  return value;
-}
 
 std::string_view own_name(std::string_view name) {
   take(name, "module.");  // DataParallel's

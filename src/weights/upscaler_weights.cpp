@@ -1,7 +1,6 @@
 #include "weights/upscaler_weights.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <optional>
 #include <set>
 
@@ -10,6 +9,7 @@
 #include "base/text.hpp"
 #include "weights/span_weights.hpp"
 #include "weights/swinir_weights.hpp"
+#include "weights/take_name.hpp"
 
 namespace rocm_sd {
 namespace {
@@ -19,21 +19,6 @@ using Weights = std::map<std::string, StoredTensor, std::less<>>;
 constexpr size_t kNamed = 8;
 constexpr float kResidualScale =
     0.2f;  // of a dense block's result (Wang et al., "ESRGAN", 2018, section 3.1)
-
-// Takes `prefix` from the front of name.
-bool take(std::string_view& name, std::string_view prefix) {
-  if (!name.starts_with(prefix)) return false;
-  name.remove_prefix(prefix.size());
-  return true;
-}
-
-std::optional<int> take_number(std::string_view& name) {
-  int value = 0;
-  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), value);
-  if (error != std::errc() || value < 0) return std::nullopt;
-  name.remove_prefix(static_cast<size_t>(end - name.data()));
-  return value;
-}
 
 bool is_leaf(std::string_view name) { return name == "weight" || name == "bias"; }
 

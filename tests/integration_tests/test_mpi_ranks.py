@@ -106,17 +106,26 @@ def test_many_pictures(executable, model, one, tmp_path):
     assert files(tmp_path / "ranks") == want
 
 
+def wait_until_gone(processes: list[int], seconds: float = 30) -> None:
+    """What they had sent to a stopped rank and MPI had not delivered is lost then."""
+    until = time.monotonic() + seconds
+    while any(Path(f"/proc/{process}").exists() for process in processes):
+        assert time.monotonic() < until, f"processes {processes} do not end"
+        time.sleep(0.1)
+
+
 RECOVER = ("--enable-recovery", "--mca", "orte_abort_on_non_zero_status", "0")
 
 
-@pytest.mark.parametrize("by, lost", [(signal.SIGKILL, 1), (signal.SIGSTOP, 0)])
-def test_a_lost_rank_of_a_picture_is_named(executable, model, tmp_path, by, lost):
+@pytest.mark.parametrize("by, lost, late", [(signal.SIGKILL, 1, False), (signal.SIGSTOP, 0, False), (signal.SIGSTOP, 0, True)])
+def test_a_lost_rank_of_a_picture_is_named(executable, model, tmp_path, by, lost, late):
     with Job(executable, model, tmp_path, 3, "--split", "rows", "--steps", "1000", "--progress", "json", mpirun=RECOVER) as job:
         job.wait_for('"sample"')
         pid = job.pid(lost)
+        others = {0, 1, 2} - {lost}
+        processes = [job.pid(rank) for rank in others]
         os.kill(pid, by)
         begin = time.monotonic()
-        others = {0, 1, 2} - {lost}
         while others:
             line = job.process.stdout.readline()
             assert line, f"mpirun ended: {''.join(job.told)}"
@@ -125,23 +134,29 @@ def test_a_lost_rank_of_a_picture_is_named(executable, model, tmp_path, by, lost
                 assert ("killed" if by == signal.SIGKILL else "stopped") in line
                 others -= {rank for rank in others if line.startswith(f"[1,{rank}]")}
         assert time.monotonic() - begin < 10
+        if late:
+            wait_until_gone(processes)
         if by == signal.SIGSTOP:
             os.kill(pid, signal.SIGCONT)
         assert "[1,%d]<stderr>:error: rank %d" % (lost, lost) in job.ended(20) or by == signal.SIGKILL, "it learns what became of it"
 
 
-@pytest.mark.parametrize("by, lost", [(signal.SIGKILL, 0), (signal.SIGSTOP, 0), (signal.SIGKILL, 2)])
-def test_pictures_of_a_lost_rank_go_to_the_others(executable, model, one, tmp_path, by, lost):
+@pytest.mark.parametrize("by, lost, late", [(signal.SIGKILL, 0, False), (signal.SIGSTOP, 0, False), (signal.SIGSTOP, 1, True), (signal.SIGKILL, 2, False)])
+def test_pictures_of_a_lost_rank_go_to_the_others(executable, model, one, tmp_path, by, lost, late):
     want = files(one("--repeat", "10", "--steps", "8"))
     with Job(executable, model, tmp_path / "ranks", 3, "--repeat", "10", "--steps", "8", "--progress", "json", mpirun=RECOVER) as job:
         job.wait_for(f"[1,{lost}]<stdout>:/")
         pid = job.pid(lost)
+        processes = [job.pid(rank) for rank in {0, 1, 2} - {lost}]
         os.kill(pid, by)
         begin = time.monotonic()
-        if by == signal.SIGSTOP:
+        if late:
+            wait_until_gone(processes)
+        elif by == signal.SIGSTOP:
             while len(files(tmp_path / "ranks")) < len(want) and time.monotonic() - begin < 30:
                 time.sleep(0.1)
             time.sleep(0.5)
+        if by == signal.SIGSTOP:
             os.kill(pid, signal.SIGCONT)
         told = job.ended(40)
     assert f"rank {lost} (cpu) is lost" in told and "the others draw its images" in told

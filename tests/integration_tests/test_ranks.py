@@ -77,7 +77,7 @@ def files(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.glob("*.png")}
 
 
-@pytest.mark.parametrize("split, count", [("guidance", 2), ("rows", 3), ("guidance-rows", 4)])
+@pytest.mark.parametrize("split, count", [("guidance", 2), ("rows", 3), ("guidance-rows", 4), ("tensor", 2)])
 def test_one_picture_on_several_processes(executable, model, one, tmp_path, split, count):
     want = one("--repeat", "2")
     with Ranks(executable, model, tmp_path / "ranks", count, "--split", split, "--repeat", "2") as ranks:
@@ -100,9 +100,9 @@ def test_many_pictures_are_those_of_one_process(executable, model, one, tmp_path
 
 
 @pytest.mark.parametrize("by", [signal.SIGKILL, signal.SIGSTOP])
-@pytest.mark.parametrize("lost", [0, 1])
-def test_a_lost_rank_of_a_picture_is_named(executable, model, tmp_path, by, lost):
-    with Ranks(executable, model, tmp_path, 3, "--split", "rows", "--steps", "1000", "--progress", "json") as ranks:
+@pytest.mark.parametrize("lost, split", [(0, "rows"), (1, "rows"), (2, "tensor")])
+def test_a_lost_rank_of_a_picture_is_named(executable, model, tmp_path, by, lost, split):
+    with Ranks(executable, model, tmp_path, 3, "--split", split, "--steps", "1000", "--progress", "json") as ranks:
         ranks.wait_for(0, '"sample"')
         ranks.processes[lost].send_signal(by)
         begin = time.monotonic()

@@ -7,6 +7,7 @@ length. Reports of the supervisor and of its workers lie in files, since a worke
 from __future__ import annotations
 
 import base64
+import collections
 import io
 import itertools
 import json
@@ -248,9 +249,11 @@ def test_mixed_load(rocm_sd, repository, tmp_path, reports):
         for thread in threads:
             thread.join()
         failures = list(itertools.chain(*(client.failures for client in clients)))
-        done = {name: sum(client.done.get(name, 0) for client in clients) for name in clients[0].done}
-        print(f"\n{done}; {server.get('/metrics').text.count('rocm_sd')} lines of metrics")
+        done = sum((collections.Counter(client.done) for client in clients), collections.Counter())
+        counts = [line for line in server.get("/metrics").text.splitlines() if line.startswith(("rocm_sd_jobs_total", "rocm_sd_images_total"))]
+        print(f"\n{dict(done)}; {counts}")
         assert not failures, failures[:5]
+        assert any("completed" in line and float(line.split()[-1]) > 0 for line in counts), counts
         server.wait_ready(300)
         for _ in range(6):  # at work, and queued, when the end comes
             server.submit(prompt="a", steps=1000, width=SIDE, height=SIDE)

@@ -69,7 +69,7 @@ def test_grids_and_plans(rocm_sd, model, tmp_path):
     (("--split", "guidance"), "expected pairs of devices"),
     (("--devices", "cpu,cpu", "--split", "guidance", "--cfg-scale", "1"), "expected guidance, or --split images"),
     (("--devices", "cpu,cpu", "--profile"), "profile: with --device"),
-    (("--devices", "cpu,cpu", "--trace", "t.json"), "trace: with --device"),
+    (("--devices", "ranks:cpu", "--trace", "t.json"), "trace: not with --devices ranks"),
     (("--devices", "cpu,cpu", "--tune", "1"), "tune: with --device"),
 ])
 def test_refusals(rocm_sd, model, tmp_path, options, message):

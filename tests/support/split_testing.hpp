@@ -19,6 +19,28 @@ inline Image picture(int width, int height) {
   return image;
 }
 
+// The demo model on so many ranks of the CPU, in f32.
+inline LoadOptions demo_on_ranks(int ranks, const char* split) {
+  LoadOptions options{.model = std::string(ROCM_SD_SOURCE_DIR) + "/models/demo",
+                      .devices = "cpu",
+                      .split = split,
+                      .dtype = "f32"};
+  for (int i = 1; i < ranks; ++i) options.devices += ",cpu";
+  return options;
+}
+
+// A small image of odd maps: 9, 5, 3 columns.
+inline GenerateRequest odd_request() {
+  GenerateRequest request;
+  request.prompt = "a red apple";
+  request.negative_prompt = "a car";
+  request.width = 72;
+  request.height = 64;
+  request.steps = 2;
+  request.seed = 3;
+  return request;
+}
+
 // Of 8-bit values: one unit of rounding at most, which a sum in another order may tip over.
 inline void expect_alike(const GenerateResult& got, const GenerateResult& want, const std::string& what) {
   ASSERT_EQ(got.pictures.size(), want.pictures.size()) << what;

@@ -83,6 +83,8 @@ INSTANTIATE_TEST_SUITE_P(Splits, RankPlanBytes,
                                          Case{"rows", Division::kRows, 4, 96, 200, 2, 1},
                                          Case{"guidance-rows", Division::kBoth, 4, 72, 136, 2, 2},
                                          Case{"guidance-rows", Division::kBoth, 6, 64, 104, 1, 1},
+                                         Case{"tensor", Division::kTensors, 2, 72, 136, 1, 2},
+                                         Case{"tensor", Division::kTensors, 4, 64, 64, 2, 1},
                                          Case{"displaced:1", Division::kRows, 3, 64, 104, 1, 3}));
 
 // What no rank of its own can see: a row of one rank is a row of no other, and every message has a receiver
@@ -104,6 +106,7 @@ TEST(RankPlans, CoverTheRowsInTheSameOrder) {
   EXPECT_THROW(plans({.guidance = false}, 1, Division::kConditions, 2), UsageError);
   EXPECT_THROW(plans({}, 1, Division::kConditions, 3), UsageError);
   EXPECT_THROW(plans({}, 1, Division::kBoth, 2), UsageError);
+  EXPECT_THROW(plans({}, 1, Division::kLayers, 2), UsageError);
 }
 
 }  // namespace

@@ -31,6 +31,13 @@ TEST(Infotext, APromptCannotForgeFields) {
 }
 
 // The text is data: whoever shows it escapes it for the page that it is shown on.
+// Found by fuzzing: as it is, such a value ends at the next quotation mark, in another field.
+TEST(Infotext, ValuesThatBeginWithAQuotationMarkStayWhole) {
+  const Infotext info{
+      "a", "", {{"Steps", "4"}, {"Title", "\"The hay"}, {"Note", "\"a\" and b"}, {"Last", "\""}}};
+  EXPECT_EQ(parse_infotext(format_infotext(info)).fields, info.fields);
+}
+
 TEST(Infotext, MarkupStaysText) {
   const std::string markup = "<script>alert('1')</script> &lt;b&gt; <img src=x onerror=\"f()\">";
   const Infotext info{markup, markup, {{"Steps", "20"}, {"Sampler", "Euler"}, {"Model", markup}}};

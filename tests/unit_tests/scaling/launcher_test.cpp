@@ -112,6 +112,7 @@ TEST(Splits, AreReadStrictly) {
   EXPECT_EQ(parse_split("guidance").group_size(4), 2u);
   EXPECT_EQ(parse_split("rows").group_size(3), 3u);
   EXPECT_EQ(parse_split("guidance-rows").group_size(6), 6u);
+  EXPECT_EQ(parse_split("tensor").group_size(3), 3u);
   EXPECT_EQ(parse_split("displaced").division->exact_calls, 4);
   EXPECT_EQ(parse_split("displaced:7").division->exact_calls, 7);
   EXPECT_FALSE(parse_split("rows").division->exact_calls.has_value());

@@ -22,22 +22,8 @@ using testing_support::picture;
 const std::string kModel = std::string(ROCM_SD_SOURCE_DIR) + "/models/demo";
 const std::string kExamples = std::string(ROCM_SD_SOURCE_DIR) + "/models/demo_examples";
 
-LoadOptions on_ranks(int ranks) {
-  LoadOptions options{.model = kModel, .devices = "cpu", .split = "pipeline", .dtype = "f32"};
-  for (int i = 1; i < ranks; ++i) options.devices += ",cpu";
-  return options;
-}
-
-GenerateRequest request() {
-  GenerateRequest request;
-  request.prompt = "a red apple";
-  request.negative_prompt = "a car";
-  request.width = 72;  // odd maps: 9, 5, 3 columns
-  request.height = 64;
-  request.steps = 2;
-  request.seed = 3;
-  return request;
-}
+LoadOptions on_ranks(int ranks) { return testing_support::demo_on_ranks(ranks, "pipeline"); }
+GenerateRequest request() { return testing_support::odd_request(); }
 
 TEST(LayerSplit, DrawsWhatOneDeviceDraws) {
   const std::filesystem::path folder =

@@ -221,5 +221,22 @@ TEST(MultiPipelines, RandomSeedsDiffer) {
   EXPECT_EQ(seeds.size(), 4u);
 }
 
+// Within a kernel, say: nobody waits for its thread, and the others draw its images.
+TEST(MultiPipelines, ADeviceThatHangsIsTakenOut) {
+  const Pictures want = alone();
+  auto* left = new FailingDevice("left");  // a thread that hung keeps its pipeline
+  auto* right = new FailingDevice("right");
+  MultiPipeline pipeline = load_multi_pipeline(demo(), {{"left", left, 1}, {"right", right, 1}},
+                                               {.first = 60, .later = 60, .alone = 4});
+  right->hang(9);
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_EQ(drawn_by(pipeline), want);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(60));
+  EXPECT_EQ(pipeline.drawers()[0].taken_out, "");
+  EXPECT_THAT(pipeline.drawers()[1].taken_out, HasSubstr("right: no sign of life for 4 s"));
+  EXPECT_EQ(drawn(pipeline), static_cast<int64_t>(requests().size())) << "none twice";
+  right->let_go();
+}
+
 }  // namespace
 }  // namespace rocm_sd
