@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """What a request to `rocm-sd serve` costs beside the same image on the command line: one client, one image at a time.
 
-Both draw the same prompt with the same options, in turns of --turn images; the first image of each turn is left out. A time of the
-command line lies between two file names that `generate --repeat` prints, one of the server between a request and its whole answer.
-Prints a table with medians, and with the median of what each turn's median is to that of the command line in the same turn, since the
+Both draw the same prompt with the same options, in turns of --turn images; the first image of each turn is left out. `generate
+--repeat` encodes an image while it draws the next, so it has two times: from the end of an image to the end of the next, and, as a
+lone image takes it, from the end of an image to the next one's file. A time of the server lies between a request and its whole answer.
+Prints a table with medians, and with the median of what each turn's median is to both of the command line in the same turn, since the
 speed of a machine drifts; --json writes all times.
 """
 
@@ -15,6 +16,7 @@ import os
 import statistics
 import subprocess
 import tempfile
+import threading
 import time
 import urllib.request
 from pathlib import Path
@@ -57,15 +59,25 @@ def web_ui(url: str, args: argparse.Namespace, seed: int) -> float:
     return time.perf_counter() - begin
 
 
-def command_line(program: str, args: argparse.Namespace, seed: int) -> list[float]:
+def command_line(program: str, args: argparse.Namespace, seed: int) -> tuple[list[float], list[float]]:
+    """Of all images of a run but the first: seconds from the end of the one before to its own end, and to its file."""
     with tempfile.TemporaryDirectory() as folder:
         run = subprocess.Popen([program, "generate", "--model", args.model, "--device", args.device, "-p", args.prompt, "--steps",
-                                str(args.steps), "--seed", str(seed), "--repeat", str(args.turn + 1), "-q", "-o", f"{folder}/{{index}}.png"],
-                               stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-        times = [time.perf_counter() for _ in run.stdout]
-        if run.wait() != 0:
-            raise SystemExit("bench_server: generate failed")
-    return [b - a for a, b in zip(times, times[1:])]
+                                str(args.steps), "--seed", str(seed), "--repeat", str(args.turn + 1), "--progress", "json",
+                                "-o", f"{folder}/{{index}}.png"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        ends: list[float] = []
+        reader = threading.Thread(target=lambda: ends.extend(time.perf_counter() for line in run.stderr if '"stage":"decode"' in line))
+        reader.start()
+        files: list[float] = []
+        while len(files) <= args.turn and run.poll() in (None, 0):
+            if os.path.exists(f"{folder}/{len(files) + 1}.png"):  # it gets this name when it is whole
+                files.append(time.perf_counter())
+            else:
+                time.sleep(0.0002)
+        reader.join()
+        if run.wait() != 0 or len(ends) != args.turn + 1:
+            raise SystemExit(f"bench_server: generate ended with {run.returncode} and told of {len(ends)} images")
+    return [b - a for a, b in zip(ends, ends[1:])], [file - end for end, file in zip(ends, files[1:])]
 
 
 def main() -> None:
@@ -81,22 +93,25 @@ def main() -> None:
     args = parser.parse_args()
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     program = str(args.build / "apps" / "cli" / "rocm-sd")
-    times: dict[str, list[float]] = {"command line": [], "/v1/jobs": [], "/sdapi/v1/txt2img": []}
+    times: dict[str, list[float]] = {"command line": [], "command line, to the file": [], "/v1/jobs": [], "/sdapi/v1/txt2img": []}
     server, url = start_server(program, args)
     try:
         for turn in range(args.turns):
-            times["command line"] += command_line(program, args, turn * 1000)
+            drawn, written = command_line(program, args, turn * 1000)
+            times["command line"] += drawn
+            times["command line, to the file"] += written
             for name, draw in (("/v1/jobs", own_api), ("/sdapi/v1/txt2img", web_ui)):
                 draw(url, args, 1)
                 times[name] += [draw(url, args, turn * 1000 + i) for i in range(args.turn)]
     finally:
         server.terminate()
         server.wait()
-    print("| | median | to the command line | least |\n|---|---|---|---|")
+    print("| | median | to the command line | to its file | least |\n|---|---|---|---|---|")
     turns = {name: [statistics.median(all_times[i:i + args.turn]) for i in range(0, len(all_times), args.turn)] for name, all_times in times.items()}
     for name, all_times in times.items():
-        ratio = statistics.median(own / base for own, base in zip(turns[name], turns["command line"]))
-        print(f"| {name} | {1e3 * statistics.median(all_times):.1f} ms | {ratio:.3f} | {1e3 * min(all_times):.1f} ms |")
+        line, file = (statistics.median(own / base for own, base in zip(turns[name], turns[of]))
+                      for of in ("command line", "command line, to the file"))
+        print(f"| {name} | {1e3 * statistics.median(all_times):.1f} ms | {line:.3f} | {file:.3f} | {1e3 * min(all_times):.1f} ms |")
     if args.json:
         args.json.write_text(json.dumps(times))
 

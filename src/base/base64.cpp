@@ -1,5 +1,6 @@
 #include "base/base64.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 
@@ -19,16 +20,30 @@ constexpr std::array<uint8_t, 256> make_values() {
 }
 constexpr std::array<uint8_t, 256> kValues = make_values();
 
+// Two digits at once: 12 bits.
+constexpr std::array<std::array<char, 2>, 4096> make_pairs() {
+  std::array<std::array<char, 2>, 4096> pairs{};
+  for (size_t i = 0; i < pairs.size(); ++i) pairs[i] = {kAlphabet[i >> 6], kAlphabet[i & 63]};
+  return pairs;
+}
+constexpr std::array<std::array<char, 2>, 4096> kPairs = make_pairs();
+
 }  // namespace
 
 std::string encode_base64(std::string_view bytes) {
-  std::string out;
-  out.reserve((bytes.size() + 2) / 3 * 4);
-  for (size_t i = 0; i < bytes.size(); i += 3) {
-    uint32_t group = 0;
-    for (size_t k = 0; k < 3; ++k)
-      group = group << 8 | (i + k < bytes.size() ? static_cast<unsigned char>(bytes[i + k]) : 0u);
-    for (size_t k = 0; k < 4; ++k) out += i + k <= bytes.size() ? kAlphabet[group >> (18 - 6 * k) & 63] : '=';
+  std::string out((bytes.size() + 2) / 3 * 4, '=');
+  const auto byte = [&](size_t i) { return uint32_t{static_cast<unsigned char>(bytes[i])}; };
+  char* to = out.data();
+  size_t i = 0;
+  for (; i + 3 <= bytes.size(); i += 3, to += 4) {
+    const uint32_t group = byte(i) << 16 | byte(i + 1) << 8 | byte(i + 2);
+    std::copy_n(kPairs[group >> 12].data(), 2, to);
+    std::copy_n(kPairs[group & 4095].data(), 2, to + 2);
+  }
+  if (const size_t rest = bytes.size() - i; rest > 0) {
+    const uint32_t group = byte(i) << 16 | (rest > 1 ? byte(i + 1) << 8 : 0);
+    std::copy_n(kPairs[group >> 12].data(), 2, to);
+    if (rest > 1) to[2] = kAlphabet[group >> 6 & 63];
   }
   return out;
 }

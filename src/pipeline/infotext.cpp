@@ -7,17 +7,18 @@ namespace {
 
 constexpr std::string_view kNegative = "Negative prompt:";
 
-std::string quoted(const std::string& value) {
-  // A1111 leaves a value that begins with a quotation mark as it is, and its readers then take what follows
-  // up to the next mark for a part of it.
-  if (value.find_first_of(",:\n") == std::string::npos && !value.starts_with('"')) return value;
-  return nlohmann::json(value).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-}
-
 std::string_view trim(std::string_view text) {
   const size_t first = text.find_first_not_of(" \t\r\n");
   if (first == std::string_view::npos) return {};
   return text.substr(first, text.find_last_not_of(" \t\r\n") - first + 1);
+}
+
+std::string quoted(const std::string& value) {
+  // A1111 leaves a value that begins with a quotation mark as it is, and its readers then take what follows
+  // up to the next mark for a part of it. White space at the ends is kept only between marks.
+  if (value.find_first_of(",:\n") == std::string::npos && !value.starts_with('"') && trim(value) == value)
+    return value;
+  return nlohmann::json(value).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 bool is_key_char(char c) {

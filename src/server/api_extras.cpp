@@ -113,7 +113,7 @@ void enlarge(ApiContext& context, Exchange& exchange, bool several) {
     require_completed(job);
     json images = json::array();
     for (const auto& image : job.images) images.push_back(encode_base64(image->bytes));
-    if (several) return json_response({{"html_info", ""}, {"images", images}});
+    if (several) return json_response({{"html_info", ""}, {"images", std::move(images)}});
     return json_response({{"html_info", ""}, {"image", images.at(0)}});
   });
 }

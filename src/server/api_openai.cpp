@@ -133,7 +133,7 @@ json result_json(const JobView& job, const ImagesRequest& request, std::string_v
   json data = json::array();
   for (size_t i = 0; i < job.images.size(); ++i) data.push_back(data_of(job, i, request, host));
   json body = {{"created", unix_seconds(job.finished)},
-               {"data", data},
+               {"data", std::move(data)},
                {"output_format", request.output_format},
                {"quality", request.quality},
                {"background", "opaque"}};
@@ -153,7 +153,7 @@ json stream_event(const std::string& name, const std::string& file, JobTime time
 }
 
 std::string event_text(const std::string& name, const json& body) {
-  return concat("event: ", name, "\ndata: ", body.dump(), "\n\n");
+  return concat("event: ", name, "\ndata: ", json_text(body), "\n\n");
 }
 
 // Partial pictures as they come, then an event with each picture.

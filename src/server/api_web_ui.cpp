@@ -101,7 +101,7 @@ void draw(ApiContext& context, Exchange& exchange, bool img2img) {
         json images = json::array();
         if (send)
           for (const auto& image : job.images) images.push_back(encode_base64(image->bytes));
-        return json_response({{"images", images},
+        return json_response({{"images", std::move(images)},
                               {"parameters", body},
                               {"info", info_json(job).dump(-1, ' ', false, json::error_handler_t::replace)}});
       });

@@ -83,10 +83,51 @@ bool parse_target(std::string_view target, HttpRequest& request) {
   return parse_query(target.substr(std::min(target.size(), question + 1)), request);
 }
 
+namespace {
+
+std::string short_text(const nlohmann::json& value) {
+  return value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+bool is_plain(unsigned char c) { return c >= 0x20 && c < 0x7f && c != '"' && c != '\\'; }
+
+void append_json(std::string& out, const nlohmann::json& value) {
+  constexpr size_t kLongText = 4096;
+  if (value.is_string()) {
+    const auto& text = value.get_ref<const std::string&>();
+    if (text.size() < kLongText || !std::ranges::all_of(text, is_plain)) {
+      out += short_text(value);
+    } else {
+      out += '"';
+      out += text;
+      out += '"';
+    }
+  } else if (value.is_structured() && !value.empty()) {
+    char before = value.is_object() ? '{' : '[';
+    for (const auto& [key, item] : value.items()) {
+      out += before;
+      before = ',';
+      if (value.is_object()) out += short_text(key) + ':';
+      append_json(out, item);
+    }
+    out += value.is_object() ? '}' : ']';
+  } else {
+    out += short_text(value);
+  }
+}
+
+}  // namespace
+
+std::string json_text(const nlohmann::json& body) {
+  std::string out;
+  append_json(out, body);
+  return out;
+}
+
 HttpResponse json_response(const nlohmann::json& body, int status) {
   HttpResponse response;
   response.status = status;
-  response.body = body.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  response.body = json_text(body);
   return response;
 }
 

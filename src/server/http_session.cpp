@@ -121,13 +121,14 @@ class Session : public Connection, public std::enable_shared_from_this<Session> 
     is_head_ = request->method == "HEAD";
     chunked_ = message.version() >= 11;
     keep_alive_ = message.keep_alive();
-    if (message.target().size() > server_->limits.target_bytes)
+    const std::string target(message.target());
+    request->path = target.substr(0, target.find_first_of("?#"));  // an error has the form of its API
+    if (target.size() > server_->limits.target_bytes)
       return refuse({414, "uri_too_long",
                      concat("expected a path of at most ", server_->limits.target_bytes, " bytes"), ""});
     if (request->headers.size() > server_->limits.header_fields)
       return refuse({431, "too_many_headers",
                      concat("expected at most ", server_->limits.header_fields, " header fields"), ""});
-    const std::string target(message.target());
     if (!parse_target(target, *request))
       return refuse({400, "invalid_path", concat("not a path: ", printable(target)), ""});
     if (auto response = server_->callbacks.check_head(*request)) return refuse(std::move(*response));

@@ -38,6 +38,12 @@ TEST(Infotext, ValuesThatBeginWithAQuotationMarkStayWhole) {
   EXPECT_EQ(parse_infotext(format_infotext(info)).fields, info.fields);
 }
 
+// Found by fuzzing: without marks the white space is lost, and what follows may be a mark.
+TEST(Infotext, WhiteSpaceAtTheEndsOfAValueStays) {
+  const Infotext info{"a", "", {{"Steps", "4"}, {"Title", " \"a"}, {"Note", "b \t"}, {"Last", "\r\"c\" "}}};
+  EXPECT_EQ(parse_infotext(format_infotext(info)).fields, info.fields);
+}
+
 TEST(Infotext, MarkupStaysText) {
   const std::string markup = "<script>alert('1')</script> &lt;b&gt; <img src=x onerror=\"f()\">";
   const Infotext info{markup, markup, {{"Steps", "20"}, {"Sampler", "Euler"}, {"Model", markup}}};

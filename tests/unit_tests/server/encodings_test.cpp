@@ -3,12 +3,14 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <nlohmann/json.hpp>
 #include <random>
 #include <thread>
 
 #include "base/base64.hpp"
 #include "base/error.hpp"
 #include "server/frame.hpp"
+#include "server/http.hpp"
 #include "server/multipart.hpp"
 
 namespace rocm_sd::server {
@@ -35,6 +37,27 @@ TEST(Base64, AllLengthsThereAndBack) {
     for (size_t i = 0; i < length; ++i) bytes += static_cast<char>(random());
     EXPECT_EQ(decode_base64(encode_base64(bytes)), bytes);
   }
+}
+
+TEST(JsonText, IsNlohmannsDump) {
+  using nlohmann::json;
+  std::mt19937 random(2);
+  const auto text = [&](size_t length, bool any) {
+    std::string out;
+    for (size_t i = 0; i < length; ++i)
+      out += any ? static_cast<char>(random()) : static_cast<char>(' ' + random() % 95);
+    return out;
+  };
+  for (int round = 0; round < 200; ++round) {
+    const std::string code = encode_base64(text(random() % 9000, true));
+    json body = {{"images", {code, code}}, {"empty", {json::array(), json::object(), nullptr, ""}}};
+    body[text(random() % 9, true)] = text(random() % 9000, random() % 2 == 0);
+    body["deep"] = {{{"number", 1.5}, {"list", {1, true, "caf\xc3\xa9" + code}}}};
+    EXPECT_EQ(json_text(body), body.dump(-1, ' ', false, json::error_handler_t::replace));
+  }
+  for (const char* escaped : {"\"", "\\", "\n", "\x7f", "\xff"})
+    EXPECT_EQ(json_text(json(std::string(5000, 'a') + escaped)),
+              json(std::string(5000, 'a') + escaped).dump(-1, ' ', false, json::error_handler_t::replace));
 }
 
 TEST(Base64, PaddingMayBeMissingAndLinesMayBreak) {
