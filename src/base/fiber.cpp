@@ -13,6 +13,7 @@
 
 // The sanitizers follow a thread's stack: they are told where it goes on.
 #if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 #define ROCM_SD_FIBER_ASAN 1
 #elif defined(__SANITIZE_THREAD__)
@@ -47,6 +48,9 @@ struct Fiber::State {
   ~State() {
 #if defined(ROCM_SD_FIBER_TSAN)
     __tsan_destroy_fiber(own_fiber);
+#elif defined(ROCM_SD_FIBER_ASAN)
+    // run() never returns, so its marks would stay for whatever gets these addresses next.
+    if (memory) __asan_unpoison_memory_region(memory + guard, bytes - guard);
 #endif
     if (memory) munmap(memory, bytes);
   }
