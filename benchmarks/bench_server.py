@@ -69,14 +69,17 @@ def command_line(program: str, args: argparse.Namespace, seed: int) -> tuple[lis
         reader = threading.Thread(target=lambda: ends.extend(time.perf_counter() for line in run.stderr if '"stage":"decode"' in line))
         reader.start()
         files: list[float] = []
-        while len(files) <= args.turn and run.poll() in (None, 0):
+        while len(files) <= args.turn:
+            ended = run.poll() is not None
             if os.path.exists(f"{folder}/{len(files) + 1}.png"):  # it gets this name when it is whole
                 files.append(time.perf_counter())
+            elif ended:
+                break
             else:
                 time.sleep(0.0002)
         reader.join()
-        if run.wait() != 0 or len(ends) != args.turn + 1:
-            raise SystemExit(f"bench_server: generate ended with {run.returncode} and told of {len(ends)} images")
+        if run.wait() != 0 or not len(ends) == len(files) == args.turn + 1:
+            raise SystemExit(f"bench_server: generate ended with {run.returncode}, told of {len(ends)} images and wrote {len(files)}")
     return [b - a for a, b in zip(ends, ends[1:])], [file - end for end, file in zip(ends, files[1:])]
 
 

@@ -6,7 +6,6 @@
 #include "base/log.hpp"
 #include "scaling/mpi_hub.hpp"
 #include "scaling/mpi_parcels.hpp"
-#include "scaling/process_state.hpp"
 #include "scaling/rank_board.hpp"
 
 namespace rocm_sd {
@@ -26,27 +25,6 @@ int MpiHub::leader() const {
   for (int rank = 0; rank < count(); ++rank)
     if (!peer(rank).expelled) return rank;
   return own_;
-}
-
-// Once for each time that the post's thread stood still: where it never goes on, waiting is no use.
-bool MpiHub::hears_out() const {
-  const double now = monotonic_seconds();
-  if (last_tick_ > 0 && now - last_tick_ > kStoppedSeconds && excused_ != last_tick_) {
-    excused_ = last_tick_;
-    wait_until_ = now + kHearOutSeconds;
-  }
-  constexpr double kJudgeSeconds = 1;  // the post's thread is late, or stuck
-  return now < wait_until_ + (judged_ ? 0 : kJudgeSeconds);
-}
-
-// After hearing the others out: where all of them have ended while this process stood still, they have given
-// it up and drawn its images, and what they said of it is lost.
-void MpiHub::judge_standstill() {
-  if (judged_) return;
-  judged_ = true;
-  bool alone = true;
-  for (int other = 0; other < count(); ++other) alone &= other == own_ || !why_lost_locked(other).empty();
-  if (alone) peer(own_).expelled = true;
 }
 
 void MpiHub::expel(int rank) {

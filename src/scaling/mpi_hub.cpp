@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <cstring>
 
 #include "base/error.hpp"
@@ -19,9 +18,7 @@ namespace {
 using Kind = ParcelKind;
 
 constexpr int64_t kVersion = 0x6d70693032;  // rises with what travels
-// A process's thread tells four times a second that it lives.
-constexpr double kProcessSeconds = 6;
-constexpr double kEndSeconds = 5;  // for the others to end after a failure
+constexpr double kEndSeconds = 5;           // for the others to end after a failure
 constexpr size_t kMaxUnderWay = size_t{256} << 20, kMaxStatesUnderWay = size_t{1} << 20;
 
 std::string host_name() {
@@ -204,46 +201,6 @@ bool MpiHub::silent(int rank) const {
   return !who.idle && limit(who) > 0 && monotonic_seconds() - who.silent_until > limit(who);
 }
 
-std::string MpiHub::why_lost(int rank) const {
-  const std::lock_guard lock(mutex_);
-  return why_lost_locked(rank);
-}
-
-std::string MpiHub::why_lost_locked(int rank) const {
-  if (rank == own_ || hears_out()) return "";
-  return peer(rank).left ? concat(process_of(rank), " has ended before the work was done")
-                         : why_unreachable_locked(rank);
-}
-
-std::string MpiHub::process_of(int rank) const {
-  return concat("its process ", peer(rank).process, " on ", printable(peer(rank).host, 64));
-}
-
-std::string MpiHub::why_unreachable_locked(int rank) const {
-  if (hears_out()) return "";
-  Peer& who = peer(rank);
-  const double now = monotonic_seconds();
-  const std::string process = process_of(rank);
-  if (!who.broken.empty()) return concat(process, " cannot be reached: ", who.broken);
-  if (who.visible) {
-    const ProcessState state = process_state(who.process);
-    if (state == ProcessState::kGone)
-      return concat(process, " is gone: killed, or crashed (the kernel's log says which)");
-    if (state != ProcessState::kStopped)
-      who.stopped_since = 0;
-    else if (who.stopped_since == 0)
-      who.stopped_since = now;
-    else if (now - who.stopped_since > kStoppedSeconds)
-      return concat(process, " has been stopped for ", kStoppedSeconds, " s (SIGSTOP, or a debugger)");
-  }
-  if (now - who.heard > kProcessSeconds && now - last_tick_ < 1)
-    return concat(process, " has sent nothing for ", kProcessSeconds,
-                  " s: killed, stopped, or its host cannot be reached");
-  if (!who.idle && limit(who) > 0 && now - who.silent_until > limit(who))
-    return concat("no sign of life for ", limit(who), " s");
-  return "";
-}
-
 void MpiHub::note_failure(const Failure& failure) {
   if (failure_.rank < 0 && failure.rank >= 0 && failure.rank < count()) failure_ = failure;
 }
@@ -329,35 +286,6 @@ void MpiHub::send(int from, int to, const void* data, size_t bytes, uint32_t cha
     own.silent_until = monotonic_seconds();
   }
   post_.send(to, std::move(parcel));
-}
-
-std::string MpiHub::why_useless_locked(int rank) const {
-  std::string reason = why_lost_locked(rank);
-  return reason.empty() ? post_.problem() : reason;
-}
-
-// Whoever stood still for long is the likely cause that others have ended.
-void MpiHub::blame(int rank, const std::string& reason) {
-  std::string own;
-  {
-    const std::lock_guard lock(mutex_);
-    if (stood_still_ > 0)
-      own = concat(process_of(own_), " stood still for ", std::round(stood_still_),
-                   " s (SIGSTOP, or a debugger); "
-                   "meanwhile rank ",
-                   rank, " (", peer(rank).name, ") was lost: ", reason);
-  }
-  if (own.empty())
-    fail(own_, rank, reason);
-  else
-    fail(own_, own_, own);
-}
-
-void MpiHub::give_up_if_lost(int rank) {
-  std::unique_lock lock(mutex_);
-  const std::string reason = why_useless_locked(rank);
-  lock.unlock();
-  if (!reason.empty()) blame(rank, reason);
 }
 
 bool MpiHub::take_message(int from, uint64_t attempt, uint32_t channel, void* data, size_t bytes) {

@@ -84,18 +84,19 @@ class MpiHub final : public RankHub {
   void merge_table(int from, const std::vector<char>& states);
   void expel_locked(int rank);
   bool ask(size_t request, uint8_t from, uint8_t to);
+  // In mpi_lost.cpp, as give_up_if_lost().
   bool hears_out() const;
   void judge_standstill();
   std::string why_lost_locked(int rank) const;
   std::string why_unreachable_locked(int rank) const;
+  std::string why_useless_locked(int rank) const;
   std::string process_of(int rank) const;
+  void blame(int rank, const std::string& reason);
   bool wait_for_others(std::unique_lock<std::mutex>& lock, bool Peer::* far, double until);
   bool take_message(int from, uint64_t attempt, uint32_t channel, void* data, size_t bytes);
   std::string failure_locked() const;
   void throw_failure_locked() const;
   void give_up_if_lost(int rank);
-  std::string why_useless_locked(int rank) const;
-  void blame(int rank, const std::string& reason);
   Peer& peer(int rank) const { return peers_[static_cast<size_t>(rank)]; }
 
   double limit(const Peer& peer) const { return peer.has_sent ? patience_.later : patience_.first; }

@@ -225,19 +225,6 @@ def test_bad_http(server, data, status):
 
 
 @pytest.mark.bad_input
-@pytest.mark.parametrize("rest", ["%01", "%zz", "%ff", "../x", "a" * 10000, "?x=%01"])
-def test_an_error_of_a_path_has_the_form_of_its_api(server, rest):
-    def error(path: str) -> dict:
-        answer = server.raw(f"GET {path}{rest} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode(), seconds=1)
-        assert answer.split(b" ")[1] in (b"400", b"414"), answer[:300]
-        return json.loads(answer.split(b"\r\n\r\n", 1)[1])
-
-    assert error("/object_info/")["node_errors"] == {} and error("/api/object_info/")["error"]["details"] == ""
-    assert "detail" in error("/sdapi/v1/")
-    assert error("/v1/models/")["error"]["param"] is None
-
-
-@pytest.mark.bad_input
 @pytest.mark.parametrize("body", [b"{", b"\xff", b'{"prompt":"a","prompt":"b"}', b"[" * 100_000, b'{"prompt":"a","steps":1e999}',
                                   b'{"prompt":"a\\ud800"}', b'{"prompt":"a\x00"}', b'{"prompt":"a"} x', b""])
 def test_bad_json(server, body):
