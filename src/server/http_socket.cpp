@@ -94,8 +94,10 @@ class SocketSession : public Connection, public std::enable_shared_from_this<Soc
     });
   }
 
-  // The read ends with it.
+  // The read ends with it. Once: Beast keeps a second close for ever where the first is still under way, and
+  // this session with it.
   void say_goodbye() {
+    if (std::exchange(goodbye_, true)) return;
     socket_.async_close(websocket::close_code::normal, [self = shared_from_this()](Failure) {});
   }
 
@@ -104,7 +106,7 @@ class SocketSession : public Connection, public std::enable_shared_from_this<Soc
   beast::flat_buffer buffer_;
   std::deque<Message> out_;
   size_t unsent_ = 0;
-  bool open_ = false, writing_ = false, ending_ = false;
+  bool open_ = false, writing_ = false, ending_ = false, goodbye_ = false;
   std::vector<std::function<void()>> gone_;
 };
 
