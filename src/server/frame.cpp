@@ -2,8 +2,9 @@
 
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cerrno>
-#include <cstring>
+#include <utility>
 
 #include "base/error.hpp"
 
@@ -11,6 +12,8 @@ namespace rocm_sd::server {
 namespace {
 
 constexpr size_t kHead = 8;
+constexpr size_t kPiece = 64 << 10;
+constexpr size_t kPictureBytes = 1 << 20;
 
 uint32_t read_u32(std::string_view text, size_t at) {
   uint32_t value = 0;
@@ -43,21 +46,71 @@ bool write_frame(int socket, std::string_view json, std::string_view bytes) {
   return send_all(socket, head) && send_all(socket, bytes);
 }
 
-std::optional<Frame> FrameReader::next() {
-  const std::string_view rest = std::string_view(buffer_).substr(used_);
-  if (rest.size() < kHead) return std::nullopt;
-  const uint32_t json = read_u32(rest, 0), bytes = read_u32(rest, 4);
-  require<FormatError>(json <= kMaxFrameJson && bytes <= kMaxFrameBytes, "frame: ", json,
-                       " bytes of JSON and ", bytes, " others, at most ", kMaxFrameJson, " and ",
-                       kMaxFrameBytes);
-  const size_t whole = kHead + size_t{json} + bytes;
-  if (rest.size() < whole) return std::nullopt;
-  Frame frame{std::string(rest.substr(kHead, json)), std::string(rest.substr(kHead + json, bytes))};
-  used_ += whole;
-  if (used_ == buffer_.size()) {
-    std::string().swap(buffer_);  // a picture's memory is given back
-    used_ = 0;
+std::span<char> FrameReader::room() {
+  is_direct_ = head_.size() == kHead && frame_.json.size() == json_ && bytes_ - filled_ >= kPiece;
+  if (!is_direct_) {
+    buffer_.resize(kPiece);
+    return buffer_;
   }
+  if (filled_ == frame_.bytes.size()) grow(filled_ + 1);
+  return std::span(frame_.bytes).subspan(filled_);
+}
+
+void FrameReader::took(size_t count) {
+  if (!is_direct_) return append(std::string_view(buffer_).substr(0, count));
+  filled_ += count;
+  finish_if_whole();
+}
+
+void FrameReader::append(std::string_view piece) {
+  const auto take = [&](size_t wanted) {
+    const std::string_view taken = piece.substr(0, wanted);
+    piece.remove_prefix(taken.size());
+    return taken;
+  };
+  while (!piece.empty() && !is_refused_) {
+    if (head_.size() < kHead) {
+      head_ += take(kHead - head_.size());
+      if (head_.size() == kHead) begin_frame();
+    } else if (frame_.json.size() < json_) {
+      frame_.json += take(json_ - frame_.json.size());
+    } else {
+      const std::string_view taken = take(bytes_ - filled_);
+      grow(filled_ + taken.size());
+      taken.copy(frame_.bytes.data() + filled_, taken.size());
+      filled_ += taken.size();
+    }
+    finish_if_whole();
+  }
+}
+
+void FrameReader::begin_frame() {
+  json_ = read_u32(head_, 0);
+  bytes_ = read_u32(head_, 4);
+  is_refused_ = json_ > kMaxFrameJson || bytes_ > kMaxFrameBytes;
+}
+
+// At once for a picture's size; beyond it not before bytes come, whatever the head promises.
+void FrameReader::grow(size_t least) {
+  if (frame_.bytes.size() >= least) return;
+  frame_.bytes.resize(std::min<size_t>(bytes_, std::max({least, 2 * filled_, kPictureBytes})));
+}
+
+void FrameReader::finish_if_whole() {
+  if (is_refused_ || head_.size() < kHead || frame_.json.size() < json_ || filled_ < bytes_) return;
+  whole_.push_back(std::exchange(frame_, {}));
+  head_.clear();
+  filled_ = 0;
+}
+
+std::optional<Frame> FrameReader::next() {
+  if (whole_.empty()) {
+    require<FormatError>(!is_refused_, "frame: ", json_, " bytes of JSON and ", bytes_, " others, at most ",
+                         kMaxFrameJson, " and ", kMaxFrameBytes);
+    return std::nullopt;
+  }
+  Frame frame = std::move(whole_.front());
+  whole_.pop_front();
   return frame;
 }
 

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -22,13 +24,25 @@ bool write_frame(int socket, std::string_view json, std::string_view bytes = {})
 // Puts frames together from what a socket gives piece by piece.
 class FrameReader {
  public:
-  void append(std::string_view piece) { buffer_.append(piece); }
+  // Where the next of the stream may be received to; a long frame's bytes come to their own place. took(): so
+  // many of them came. append() copies them from elsewhere.
+  std::span<char> room();
+  void took(size_t count);
+  void append(std::string_view piece);
   // The next whole frame, or nothing yet. Throws FormatError for lengths beyond the limits.
   std::optional<Frame> next();
 
  private:
-  std::string buffer_;
-  size_t used_ = 0;
+  void begin_frame();
+  void grow(size_t least);
+  void finish_if_whole();
+
+  std::string buffer_, head_;
+  Frame frame_;        // that arrives; its bytes are made longer than what has come
+  size_t filled_ = 0;  // of its bytes
+  uint32_t json_ = 0, bytes_ = 0;
+  bool is_direct_ = false, is_refused_ = false;
+  std::deque<Frame> whole_;
 };
 
 }  // namespace rocm_sd::server

@@ -89,13 +89,32 @@ std::string short_text(const nlohmann::json& value) {
   return value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-bool is_plain(unsigned char c) { return c >= 0x20 && c < 0x7f && c != '"' && c != '\\'; }
+constexpr size_t kLongText = 4096;
+
+// Whether it stands in JSON as it is. Without an end at the first that does not: the compiler makes vectors
+// of it.
+bool is_plain(std::string_view text) {
+  bool plain = true;
+  for (const char c : text) plain &= c >= 0x20 && c < 0x7f && c != '"' && c != '\\';
+  return plain;
+}
+
+// At least what the long texts take, so that they are written once.
+size_t long_texts(const nlohmann::json& value) {
+  if (value.is_string()) {
+    const size_t size = value.get_ref<const std::string&>().size();
+    return size < kLongText ? 0 : size + 64;
+  }
+  size_t sum = 0;
+  if (value.is_structured())
+    for (const auto& item : value) sum += long_texts(item);
+  return sum;
+}
 
 void append_json(std::string& out, const nlohmann::json& value) {
-  constexpr size_t kLongText = 4096;
   if (value.is_string()) {
     const auto& text = value.get_ref<const std::string&>();
-    if (text.size() < kLongText || !std::ranges::all_of(text, is_plain)) {
+    if (text.size() < kLongText || !is_plain(text)) {
       out += short_text(value);
     } else {
       out += '"';
@@ -120,6 +139,7 @@ void append_json(std::string& out, const nlohmann::json& value) {
 
 std::string json_text(const nlohmann::json& body) {
   std::string out;
+  if (const size_t size = long_texts(body)) out.reserve(size + kLongText);
   append_json(out, body);
   return out;
 }

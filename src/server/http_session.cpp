@@ -241,8 +241,11 @@ class Session : public Connection, public std::enable_shared_from_this<Session> 
   void write_next() {
     writing_ = true;
     stream_.expires_after(server_->limits.idle_time + seconds(out_.front().size() / kLeastBytesPerSecond));
-    net::async_write(stream_, net::buffer(out_.front()),
-                     [self = shared_from_this()](Failure error, size_t) { self->on_written(error); });
+    // As much at once as the socket takes: Asio's own condition stops after 64 KB each time.
+    net::async_write(
+        stream_, net::buffer(out_.front()),
+        [](const Failure& error, size_t) { return error ? 0 : kMaxUnsent; },
+        [self = shared_from_this()](Failure error, size_t) { self->on_written(error); });
   }
 
   void on_written(Failure error) {

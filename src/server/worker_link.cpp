@@ -26,12 +26,12 @@ void WorkerLink::send(const json& head, std::string_view bytes) {
 void WorkerLink::read_orders() {
   std::thread([this] {
     FrameReader reader;
-    std::string piece(1 << 16, '\0');
     for (;;) {
-      const ssize_t got = ::recv(socket_, piece.data(), piece.size(), 0);
+      const std::span<char> room = reader.room();
+      const ssize_t got = ::recv(socket_, room.data(), room.size(), 0);
       if (got < 0 && errno == EINTR) continue;
       if (got <= 0) std::_Exit(0);
-      reader.append(std::string_view(piece).substr(0, static_cast<size_t>(got)));
+      reader.took(static_cast<size_t>(got));
       while (auto frame = reader.next()) take(std::move(*frame));
     }
   }).detach();

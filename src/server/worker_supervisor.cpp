@@ -108,14 +108,14 @@ class WorkerSupervisor::Loop {
   }
 
   void receive() {
-    std::string piece(1 << 18, '\0');
-    const ssize_t got = ::recv(process_->socket(), piece.data(), piece.size(), MSG_DONTWAIT);
+    const std::span<char> room = reader_.room();
+    const ssize_t got = ::recv(process_->socket(), room.data(), room.size(), MSG_DONTWAIT);
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
     if (got <= 0) {
       lost(process_->wait());
       return;
     }
-    reader_.append(std::string_view(piece).substr(0, static_cast<size_t>(got)));
+    reader_.took(static_cast<size_t>(got));
     try {
       while (process_) {
         auto frame = reader_.next();

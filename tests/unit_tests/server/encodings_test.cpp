@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 #include <random>
+#include <span>
 #include <thread>
 
 #include "base/base64.hpp"
@@ -156,6 +157,56 @@ TEST_F(Frames, ArriveWholeInAnyPieces) {
   EXPECT_EQ(frames[0].bytes, large);
   EXPECT_EQ(frames[1].json, "{}");
   EXPECT_EQ(frames[1].bytes, "");
+}
+
+// Lengths about those at which the reader changes its ways, and pieces of random lengths, of which some are
+// received to the reader's room and others copied.
+TEST(FrameReader, GivesTheSameFramesHoweverTheyCome) {
+  std::mt19937 random(20261128);
+  const auto below = [&](size_t end) { return std::uniform_int_distribution<size_t>(0, end - 1)(random); };
+  const auto text_of = [&](size_t size) {
+    std::string text(size, '\0');
+    for (char& c : text) c = static_cast<char>(random());
+    return text;
+  };
+  constexpr size_t kSizes[] = {0, 1, 7, 8, 9, 65535, 65536, 65537, 131072, 1 << 20, (1 << 20) + 1, 3 << 20};
+  for (int trial = 0; trial < 60; ++trial) {
+    std::string stream;
+    std::vector<Frame> sent(1 + below(6));
+    const auto append_u32 = [&](size_t value) {
+      for (size_t i = 0; i < 4; ++i) stream += static_cast<char>(value >> (8 * i));
+    };
+    for (Frame& frame : sent) {
+      frame = {text_of(below(4) == 0 ? below(200000) : below(40)), text_of(kSizes[below(std::size(kSizes))])};
+      append_u32(frame.json.size());
+      append_u32(frame.bytes.size());
+      stream += frame.json + frame.bytes;
+    }
+    FrameReader reader;
+    size_t given = 0, come = 0;
+    const size_t longest = size_t{1} << below(20);
+    for (std::string_view rest = stream; !rest.empty();) {
+      const std::string_view piece = rest.substr(0, 1 + below(longest));
+      rest.remove_prefix(piece.size());
+      if (below(2) == 0) {
+        reader.append(piece);
+        given += piece.size();
+      } else {
+        const std::span<char> room = reader.room();
+        ASSERT_FALSE(room.empty());
+        const size_t count = piece.copy(room.data(), room.size());
+        reader.took(count);
+        given += count;
+        rest = std::string_view(stream).substr(given);
+      }
+      while (const auto frame = reader.next()) {
+        ASSERT_LT(come, sent.size());
+        EXPECT_TRUE(frame->json == sent[come].json && frame->bytes == sent[come].bytes) << "frame " << come;
+        ++come;
+      }
+    }
+    EXPECT_EQ(come, sent.size());
+  }
 }
 
 TEST_F(Frames, RefuseLengthsBeyondTheLimits) {

@@ -1,11 +1,11 @@
 // WebSockets end without a trace, whoever ends them and when.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/read_until.hpp>
 #include <boost/asio/write.hpp>
-#include <atomic>
 #include <mutex>
 #include <thread>
 
@@ -54,7 +54,8 @@ tcp::socket ask_for_socket(net::io_context& io, uint16_t port) {
 }
 
 enum class Ends { kServerTwice, kServerByDropping, kClientLeaves, kClientSaysGoodbye, kNobody };
-const char* const kNames[] = {"server_twice", "server_by_dropping", "client_leaves", "client_says_goodbye", "nobody"};
+const char* const kNames[] = {"server_twice", "server_by_dropping", "client_leaves", "client_says_goodbye",
+                              "nobody"};
 
 // Who ends, and whether a message is on its way meanwhile.
 class SocketsEnd : public testing::TestWithParam<std::tuple<Ends, bool>> {};
@@ -67,17 +68,19 @@ TEST_P(SocketsEnd, AndNothingIsLeft) {
   Opened opened;
   std::atomic<int> began{0};
   {
-    HttpServer server("127.0.0.1", 0, {}, callbacks_with(std::move(token), [&, ends = ends, speaks = speaks](std::shared_ptr<Socket> socket) {
-                        if (speaks) socket->send_text("hello");
-                        if (ends == Ends::kServerTwice) socket->close();  // and dropping it is the second end
-                        if (ends == Ends::kServerTwice || ends == Ends::kServerByDropping) {
-                          socket.reset();
-                        } else {
-                          const std::lock_guard lock(opened.mutex);
-                          opened.sockets.push_back(std::move(socket));
-                        }
-                        ++began;
-                      }));
+    HttpServer server(
+        "127.0.0.1", 0, {},
+        callbacks_with(std::move(token), [&, ends = ends, speaks = speaks](std::shared_ptr<Socket> socket) {
+          if (speaks) socket->send_text("hello");
+          if (ends == Ends::kServerTwice) socket->close();  // and dropping it is the second end
+          if (ends == Ends::kServerTwice || ends == Ends::kServerByDropping) {
+            socket.reset();
+          } else {
+            const std::lock_guard lock(opened.mutex);
+            opened.sockets.push_back(std::move(socket));
+          }
+          ++began;
+        }));
     std::thread connections([&] { server.run(); });
     net::io_context io;
     std::vector<tcp::socket> clients;
@@ -92,7 +95,8 @@ TEST_P(SocketsEnd, AndNothingIsLeft) {
     if (clients_end) {
       while (server.connections() > 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     } else {
-      std::this_thread::sleep_for(std::chrono::milliseconds(50));  // the ends are under way: nobody answers them
+      std::this_thread::sleep_for(
+          std::chrono::milliseconds(50));  // the ends are under way: nobody answers them
     }
     server.stop();
     connections.join();
@@ -101,14 +105,15 @@ TEST_P(SocketsEnd, AndNothingIsLeft) {
   EXPECT_TRUE(alive.expired()) << "a session holds the server's context";
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Http, SocketsEnd,
-    testing::Combine(testing::Values(Ends::kServerTwice, Ends::kServerByDropping, Ends::kClientLeaves,
-                                     Ends::kClientSaysGoodbye, Ends::kNobody),
-                     testing::Bool()),
-    [](const auto& info) {
-      return std::string(kNames[static_cast<int>(std::get<0>(info.param))]) + (std::get<1>(info.param) ? "_speaking" : "");
-    });
+INSTANTIATE_TEST_SUITE_P(Http, SocketsEnd,
+                         testing::Combine(testing::Values(Ends::kServerTwice, Ends::kServerByDropping,
+                                                          Ends::kClientLeaves, Ends::kClientSaysGoodbye,
+                                                          Ends::kNobody),
+                                          testing::Bool()),
+                         [](const auto& info) {
+                           return std::string(kNames[static_cast<int>(std::get<0>(info.param))]) +
+                                  (std::get<1>(info.param) ? "_speaking" : "");
+                         });
 
 }  // namespace
 }  // namespace rocm_sd::server
