@@ -5,7 +5,6 @@
 
 #include <nlohmann/json.hpp>
 #include <random>
-#include <span>
 #include <thread>
 
 #include "base/base64.hpp"
