@@ -31,9 +31,16 @@ constexpr std::array<std::array<char, 2>, 4096> kPairs = make_pairs();
 }  // namespace
 
 std::string encode_base64(std::string_view bytes) {
-  std::string out((bytes.size() + 2) / 3 * 4, '=');
+  std::string out;
+  append_base64(out, bytes);
+  return out;
+}
+
+void append_base64(std::string& out, std::string_view bytes) {
+  const size_t begin = out.size();
+  out.resize(begin + (bytes.size() + 2) / 3 * 4, '=');
   const auto byte = [&](size_t i) { return uint32_t{static_cast<unsigned char>(bytes[i])}; };
-  char* to = out.data();
+  char* to = out.data() + begin;
   size_t i = 0;
   for (; i + 3 <= bytes.size(); i += 3, to += 4) {
     const uint32_t group = byte(i) << 16 | byte(i + 1) << 8 | byte(i + 2);
@@ -45,7 +52,6 @@ std::string encode_base64(std::string_view bytes) {
     std::copy_n(kPairs[group >> 12].data(), 2, to);
     if (rest > 1) to[2] = kAlphabet[group >> 6 & 63];
   }
-  return out;
 }
 
 std::optional<std::string> decode_base64(std::string_view text) {

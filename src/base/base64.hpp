@@ -8,6 +8,7 @@
 namespace rocm_sd {
 
 std::string encode_base64(std::string_view bytes);
+void append_base64(std::string& out, std::string_view bytes);
 
 // Nothing where the text is not base64: a foreign character, bits behind the end, padding inside. Padding may
 // be missing; line breaks between characters are taken.

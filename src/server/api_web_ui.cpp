@@ -94,17 +94,16 @@ void draw(ApiContext& context, Exchange& exchange, bool img2img) {
     if (img2img) body["init_images"] = nullptr;
     if (img2img) body["mask"] = nullptr;
   }
-  run_job(
-      context, exchange, std::move(request.job),
-      [body = std::move(body), send = request.send_images](const JobView& job) {
-        if (job.state == JobState::kFailed) require_completed(job);  // an interrupt ends well here
-        json images = json::array();
-        if (send)
-          for (const auto& image : job.images) images.push_back(encode_base64(image->bytes));
-        return json_response({{"images", std::move(images)},
-                              {"parameters", body},
-                              {"info", info_json(job).dump(-1, ' ', false, json::error_handler_t::replace)}});
-      });
+  run_job(context, exchange, std::move(request.job),
+          [body = std::move(body), send = request.send_images](const JobView& job) {
+            if (job.state == JobState::kFailed) require_completed(job);  // an interrupt ends well here
+            std::vector<std::string_view> files;
+            if (send)
+              for (const auto& image : job.images) files.push_back(image->bytes);
+            const json rest = {{"parameters", body},
+                               {"info", info_json(job).dump(-1, ' ', false, json::error_handler_t::replace)}};
+            return HttpResponse{200, "application/json", json_text_with_files("images", files, rest), {}};
+          });
 }
 
 void txt2img(ApiContext& context, Exchange& exchange) { draw(context, exchange, false); }

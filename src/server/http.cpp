@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "base/base64.hpp"
 #include "base/error.hpp"
 #include "base/utf8.hpp"
 
@@ -141,6 +142,25 @@ std::string json_text(const nlohmann::json& body) {
   std::string out;
   if (const size_t size = long_texts(body)) out.reserve(size + kLongText);
   append_json(out, body);
+  return out;
+}
+
+std::string json_text_with_files(std::string_view name, const std::vector<std::string_view>& files,
+                                 const nlohmann::json& body) {
+  const std::string rest = json_text(body);
+  size_t size = name.size() + rest.size() + 8;
+  for (const std::string_view file : files) size += file.size() / 3 * 4 + 8;
+  std::string out;
+  out.reserve(size);
+  out.append("{\"").append(name).append("\":[");
+  for (const std::string_view file : files) {
+    if (out.back() == '"') out += ',';
+    out += '"';
+    append_base64(out, file);
+    out += '"';
+  }
+  out += body.empty() ? "]" : "],";
+  out += std::string_view(rest).substr(1);
   return out;
 }
 

@@ -74,6 +74,10 @@ bool parse_target(std::string_view target, HttpRequest& request);
 // As nlohmann-json's dump() writes it, with what is not UTF-8 replaced; long texts without a character to
 // escape, as pictures in base64 are, are copied as they are, which takes a third of the time.
 std::string json_text(const nlohmann::json& body);
+// The same of `body`, an object, with one member more: `name`, a list of `files` in base64, which are written
+// to their place. `name` needs no escapes.
+std::string json_text_with_files(std::string_view name, const std::vector<std::string_view>& files,
+                                 const nlohmann::json& body);
 HttpResponse json_response(const nlohmann::json& body, int status = 200);
 
 // Why a request was refused, in the words of all families of APIs.

@@ -159,6 +159,26 @@ TEST_F(Frames, ArriveWholeInAnyPieces) {
   EXPECT_EQ(frames[1].bytes, "");
 }
 
+TEST(JsonText, HasFilesInBase64) {
+  using nlohmann::json;
+  std::mt19937 random(7);
+  for (int trial = 0; trial < 200; ++trial) {
+    std::vector<std::string> files(random() % 4);
+    json expected = json::object();
+    for (int i = static_cast<int>(random() % 3); i > 0; --i)
+      expected["key " + std::to_string(i)] = {"a \"b\"", i};
+    const json rest = expected;
+    expected["images"] = json::array();
+    for (std::string& file : files) {
+      file.resize(random() % 3000);
+      for (char& c : file) c = static_cast<char>(random());
+      expected["images"].push_back(encode_base64(file));
+    }
+    const std::string text = json_text_with_files("images", {files.begin(), files.end()}, rest);
+    EXPECT_EQ(json::parse(text), expected) << text.substr(0, 200);
+  }
+}
+
 // Lengths about those at which the reader changes its ways, and pieces of random lengths, of which some are
 // received to the reader's room and others copied.
 TEST(FrameReader, GivesTheSameFramesHoweverTheyCome) {
