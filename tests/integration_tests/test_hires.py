@@ -12,7 +12,7 @@ from pictures import psnr, read_parameters, read_picture
 from PIL import Image
 from test_pipeline import NEGATIVE, PROMPT, SCALE, SEED
 from test_tiled_diffusion import Tiled
-from upscaler_models import CompactNet, enlarged, randomised, written
+from upscaler_models import CompactNet, SwinIr, enlarged, randomised, written
 
 STEPS = 4
 LATENT = {"Latent": ("bilinear", False), "latent (antialiased)": ("bilinear", True), "Latent (bicubic)": ("bicubic", False),
@@ -87,19 +87,22 @@ def test_sizes(draw, parts, options, enlarged_to, cut):
     assert got.shape == want.shape and psnr(got, want) >= 60
 
 
-@pytest.mark.parametrize("name", ["Lanczos", "None", "network"])
+NETWORKS = {"compact": lambda: CompactNet(factor=2), "swinir": SwinIr}
+
+
+@pytest.mark.parametrize("name", ["Lanczos", "None", *NETWORKS])
 def test_picture_upscalers(draw, parts, tmp_path, name):
     first = parts.decode(first_pass(parts, 64, 48))
-    if name == "network":
-        net = randomised(CompactNet(factor=2))
+    if name in NETWORKS:
+        net = randomised(NETWORKS[name]())
         large = np.rint(enlarged(net, first)).astype(np.uint8)
         upscaler = written(tmp_path / "net.pth", net.state_dict(), "params")
     else:
         large, upscaler = np.asarray(Image.fromarray(first).resize((128, 96), Image.Resampling.LANCZOS)), name
     want = second_pass(parts, parts.encode(large), 2, 0.5)
     got = draw(64, 48, "--hires-scale", 2, "--hires-upscaler", upscaler, "--hires-steps", 2, "--hires-denoising-strength", 0.5)
-    assert psnr(got, want) >= (50 if name == "network" else 55)  # a value of the first picture may round to either side
-    if name == "network":
+    assert psnr(got, want) >= (50 if name in NETWORKS else 55)  # a value of the first picture may round to either side
+    if name in NETWORKS:
         assert "Hires upscaler: net," in read_parameters(tmp_path / "a.png")
 
 

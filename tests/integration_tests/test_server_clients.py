@@ -16,13 +16,14 @@ import torch
 import webuiapi
 from PIL import Image
 from serving import Server, wait_for
-from upscaler_models import CompactNet, randomised
+from upscaler_models import CompactNet, SwinIr, randomised
 
 
 @pytest.fixture(scope="module")
 def upscalers(tmp_path_factory):
     folder = tmp_path_factory.mktemp("upscalers")
     torch.save(randomised(CompactNet(factor=2)).state_dict(), folder / "compact.pth")
+    torch.save(randomised(SwinIr()).state_dict(), folder / "swin.pth")
     return folder
 
 
@@ -85,7 +86,7 @@ def test_img2img_and_inpainting(web_ui):
 
 def test_second_pass(web_ui, rocm_sd, repository, upscalers, tmp_path):
     """The web UI's fields draw what the command line's options draw, by latents, a filter and a network."""
-    for name, option in (("Latent", "Latent"), ("Lanczos", "Lanczos"), ("compact", upscalers / "compact.pth")):
+    for name, option in (("Latent", "Latent"), ("Lanczos", "Lanczos"), ("compact", upscalers / "compact.pth"), ("swin", upscalers / "swin.pth")):
         drawn = web_ui.txt2img(prompt="a red apple", seed=5, width=64, height=64, cfg_scale=4, enable_hr=True, hr_scale=1.5, hr_upscaler=name,
                                hr_second_pass_steps=3, denoising_strength=0.6, eta=1.0)
         rocm_sd("generate", "-m", repository / "models" / "demo", "-p", "a red apple", "-s", 5, "-W", 64, "-H", 64, "--cfg-scale", 4, "--steps", 4,
@@ -129,7 +130,7 @@ def test_seeds_of_another_size(web_ui):
 def test_extras(server, web_ui, rocm_sd, upscalers, tmp_path):
     picture = Image.fromarray(np.random.default_rng(3).integers(0, 256, (24, 40, 3), np.uint8))
     picture.save(tmp_path / "a.png")
-    for name, option in (("Lanczos", "lanczos"), ("compact", upscalers / "compact.pth")):
+    for name, option in (("Lanczos", "lanczos"), ("compact", upscalers / "compact.pth"), ("swin", upscalers / "swin.pth")):
         large = web_ui.extra_single_image(image=picture, upscaler_1=name, upscaling_resize=2).image
         rocm_sd("upscale", tmp_path / "a.png", "--upscaler", option, "--factor", 2, "-o", tmp_path / "b.png")
         assert large.size == (80, 48) and np.array_equal(np.asarray(large), np.asarray(Image.open(tmp_path / "b.png"))), name
@@ -238,7 +239,7 @@ def test_lists_and_options(server, web_ui):
     web_ui.util_set_model("demo")
     for empty in (web_ui.get_loras(), web_ui.get_sd_vae()):
         assert empty == []
-    assert [one["name"] for one in web_ui.get_upscalers()] == ["None", "Lanczos", "Nearest", "Bicubic", "compact"]
+    assert [one["name"] for one in web_ui.get_upscalers()] == ["None", "Lanczos", "Nearest", "Bicubic", "compact", "swin"]
     assert {"name": "Latent (bicubic antialiased)"} in web_ui.get_latent_upscale_modes()
     assert web_ui.get_embeddings() == {"loaded": {}, "skipped": {}}
     assert web_ui.get_memory()["ram"]["total"] > 0 and web_ui.get_cmd_flags()["api"] is True

@@ -8,7 +8,7 @@ import torch
 from PIL import Image
 from serving import Server
 from test_server_comfy import changed, cli, draw, node, text_graph, upload
-from upscaler_models import CompactNet, randomised
+from upscaler_models import CompactNet, SwinIr, randomised
 
 
 @pytest.fixture(scope="module")
@@ -16,6 +16,7 @@ def upscalers(tmp_path_factory):
     folder = tmp_path_factory.mktemp("upscalers")
     for factor in (2, 3):
         torch.save(randomised(CompactNet(factor=factor)).state_dict(), folder / f"compact_x{factor}.pth")
+    torch.save(randomised(SwinIr(factor=4, depths=(1, 2))).state_dict(), folder / "swin_x4.pth")
     return folder
 
 
@@ -25,17 +26,21 @@ def server(rocm_sd, repository, upscalers):
         yield running
 
 
+def name_of(factor: int) -> str:
+    return f"{'swin' if factor == 4 else 'compact'}_x{factor}.pth"
+
+
 def upscale_nodes(images: list, factor: int = 2) -> dict:
-    return {"20": node("UpscaleModelLoader", model_name=f"compact_x{factor}.pth"),
+    return {"20": node("UpscaleModelLoader", model_name=name_of(factor)),
             "21": node("ImageUpscaleWithModel", upscale_model=["20", 0], image=images)}
 
 
 def enlarged(rocm_sd, upscalers, path, factor: int) -> np.ndarray:
-    rocm_sd("upscale", path, "--upscaler", upscalers / f"compact_x{factor}.pth", "-o", path.with_suffix(".large.png"))
+    rocm_sd("upscale", path, "--upscaler", upscalers / name_of(factor), "-o", path.with_suffix(".large.png"))
     return np.asarray(Image.open(path.with_suffix(".large.png")))
 
 
-@pytest.mark.parametrize("factor", [2, 3])
+@pytest.mark.parametrize("factor", [2, 3, 4])
 def test_what_is_drawn_is_enlarged(server, rocm_sd, repository, upscalers, tmp_path, factor):
     cli(rocm_sd, repository, tmp_path / "a.png")
     graph = changed(text_graph(), n9_images=["21", 0]) | upscale_nodes(["8", 0], factor)
@@ -64,9 +69,9 @@ def test_a_picture_that_was_uploaded(server, rocm_sd, upscalers, tmp_path):
 
 
 def test_lists(server):
-    assert server.get("/models/upscale_models").json() == ["compact_x2.pth", "compact_x3.pth"]
+    assert server.get("/models/upscale_models").json() == ["compact_x2.pth", "compact_x3.pth", "swin_x4.pth"]
     info = server.get("/object_info/UpscaleModelLoader").json()["UpscaleModelLoader"]
-    assert info["input"]["required"]["model_name"][0] == ["compact_x2.pth", "compact_x3.pth"] and info["output"] == ["UPSCALE_MODEL"]
+    assert info["input"]["required"]["model_name"][0] == ["compact_x2.pth", "compact_x3.pth", "swin_x4.pth"] and info["output"] == ["UPSCALE_MODEL"]
 
 
 @pytest.mark.bad_input
