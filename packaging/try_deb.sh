@@ -61,7 +61,8 @@ if command -v systemd-nspawn >/dev/null; then
   curl -fsS "$url/sdapi/v1/txt2img" -H 'Content-Type: application/json' -d '{"prompt": "a blue fish", "steps": 8, "seed": 2}' >"$work/answer.json"
   sed -n 's/.*"images":\["\([^"]*\)".*/\1/p' "$work/answer.json" | base64 -d >"$work/fish.png"
   is_png "$work/fish.png"
-  curl -fsS "$url/" | grep -q '<title>rocm-sd'
+  curl -fsS -o "$work/page.html" "$url/"
+  grep -q '<title>rocm-sd' "$work/page.html"
   supervisor=$(pgrep -f "^/usr/bin/rocm-sd serve --model /usr/share/rocm-sd/models/demo --port $port" | head -n 1)
   grep -E '^(NoNewPrivs|Seccomp|CapEff):' "/proc/$supervisor/status"
   grep -q '^NoNewPrivs:.1' "/proc/$supervisor/status" && grep -q '^Seccomp:.2' "/proc/$supervisor/status"

@@ -62,8 +62,10 @@ port=${TRY_PORT:-17861}
 inside rocm-sd serve --model /demo --port "$port" >"$work/serve.log" 2>&1 &
 server=$!
 for _ in $(seq 120); do curl -fs -o /dev/null "http://127.0.0.1:$port/ready" && break; sleep 0.5; done
-curl -fsS "http://127.0.0.1:$port/" | grep -q '<title>rocm-sd' || { cat "$work/serve.log"; exit 1; }
-curl -fsS "http://127.0.0.1:$port/sdapi/v1/txt2img" -H 'Content-Type: application/json' -d '{"prompt": "a blue fish", "steps": 4}' | grep -q '"images":\["iVBOR'
+curl -fsS -o "$work/page.html" "http://127.0.0.1:$port/"  # whole: a pipe that is closed early makes curl fail
+grep -q '<title>rocm-sd' "$work/page.html" || { cat "$work/serve.log"; exit 1; }
+curl -fsS "http://127.0.0.1:$port/sdapi/v1/txt2img" -H 'Content-Type: application/json' -d '{"prompt": "a blue fish", "steps": 4}' >"$work/answer.json"
+grep -q '"images":\["iVBOR' "$work/answer.json"
 kill -TERM "$server"
 wait "$server" || true
 server=""
