@@ -83,7 +83,7 @@ def files(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.glob("*.png")}
 
 
-@pytest.mark.parametrize("split, count", [("guidance", 2), ("rows", 3)])
+@pytest.mark.parametrize("split, count", [("guidance", 2), ("rows", 3), ("tensor", 2)])
 def test_one_picture(executable, model, one, tmp_path, split, count):
     want = one()
     with Job(executable, model, tmp_path / "ranks", count, "--split", split, env={"ROCM_SD_LOG": "info"}) as job:

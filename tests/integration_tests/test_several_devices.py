@@ -39,10 +39,11 @@ def test_files_are_those_of_one_device(rocm_sd, model, tmp_path):
         assert several.stderr.count("device: cpu: host") == len(devices.split(","))
 
 
-def test_a_pair_draws_one_image(rocm_sd, model, tmp_path):
-    draw(rocm_sd, model, tmp_path / "one", "--prompt", "a red apple")
+@pytest.mark.parametrize("more", [(), ("--token-merge", "0.5", "--dtype", "f32")])
+def test_a_pair_draws_one_image(rocm_sd, model, tmp_path, more):
+    draw(rocm_sd, model, tmp_path / "one", "--prompt", "a red apple", *more)
     done = draw(rocm_sd, model, tmp_path / "pair", "--prompt", "a red apple", "--devices", "cpu,cpu", "--split", "guidance",
-                "--progress", "json")
+                "--progress", "json", *more)
     one, pair = tmp_path / "one" / "001-5.png", tmp_path / "pair" / "001-5.png"
     assert read_parameters(one) == read_parameters(pair)
     assert numpy.abs(read_picture(one).astype(int) - read_picture(pair).astype(int)).max() <= 1
@@ -68,6 +69,8 @@ def test_grids_and_plans(rocm_sd, model, tmp_path):
     (("--devices", "cpu", "--split", "guidance"), "expected pairs of devices"),
     (("--split", "guidance"), "expected pairs of devices"),
     (("--devices", "cpu,cpu", "--split", "guidance", "--cfg-scale", "1"), "expected guidance, or --split images"),
+    *((("--devices", "cpu,cpu", "--split", split, "--token-merge", "0.5"), "token-merge: on several devices with --split guidance or images")
+      for split in ("tensor", "rows", "pipeline")),
     (("--devices", "cpu,cpu", "--profile"), "profile: with --device"),
     (("--devices", "ranks:cpu", "--trace", "t.json"), "trace: not with --devices ranks"),
     (("--devices", "cpu,cpu", "--tune", "1"), "tune: with --device"),
