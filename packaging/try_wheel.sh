@@ -21,7 +21,8 @@ leave() {
 }
 trap leave EXIT
 say() { printf 'try_wheel: %s\n' "$*"; }
-inside() { chroot "$root" /usr/bin/env -i PATH=/venv/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root DEBIAN_FRONTEND=noninteractive OMP_WAIT_POLICY=passive LC_ALL=C.UTF-8 "$@"; }
+enter=(chroot "$root" /usr/bin/env -i PATH=/venv/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root DEBIAN_FRONTEND=noninteractive OMP_WAIT_POLICY=passive LC_ALL=C.UTF-8)
+inside() { "${enter[@]}" "$@"; }
 
 say "a fresh $suite in $root"
 debootstrap --variant=minbase --include=python3,python3-venv,ca-certificates "$suite" "$root" ${MIRROR:-} >"$work/debootstrap.log" || { tail -n 20 "$work/debootstrap.log"; exit 1; }
@@ -59,15 +60,15 @@ print("kernels:", *kernels)
 CHECK
 [ -z "${KEEP_PICTURE:-}" ] || cp "$root/tmp/program.png" "$KEEP_PICTURE"
 port=${TRY_PORT:-17861}
-inside rocm-sd serve --model /demo --port "$port" >"$work/serve.log" 2>&1 &
+"${enter[@]}" rocm-sd serve --model /demo --port "$port" >"$work/serve.log" 2>&1 &  # no function: $! is the server then
 server=$!
 for _ in $(seq 120); do curl -fs -o /dev/null "http://127.0.0.1:$port/ready" && break; sleep 0.5; done
 curl -fsS -o "$work/page.html" "http://127.0.0.1:$port/"  # whole: a pipe that is closed early makes curl fail
 grep -q '<title>rocm-sd' "$work/page.html" || { cat "$work/serve.log"; exit 1; }
 curl -fsS "http://127.0.0.1:$port/sdapi/v1/txt2img" -H 'Content-Type: application/json' -d '{"prompt": "a blue fish", "steps": 4}' >"$work/answer.json"
 grep -q '"images":\["iVBOR' "$work/answer.json"
-kill -TERM "$server"
-wait "$server" || true
+kill -TERM "$server" || { cat "$work/serve.log"; exit 1; }  # it had ended, and another one answered
+wait "$server"
 server=""
 say "served the page and drew over HTTP"
 say "done: $suite, $(basename "$wheel")"
