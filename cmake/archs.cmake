@@ -69,7 +69,8 @@ function(rocm_sd_device_libraries targets out)
   string(REGEX MATCH "[0-9]+$" clang_number ${ROCM_SD_AMD_CLANG})
   file(GLOB stock ${rocm_root}/amdgcn/bitcode/ocml.bc ${rocm_root}/lib/llvm/lib/clang/*/lib/amdgcn/bitcode/ocml.bc
        /usr/lib/llvm-${clang_number}/lib/clang/*/*/amdgcn/bitcode/ocml.bc /usr/lib/clang/${clang_number}/*/amdgcn/bitcode/ocml.bc
-       /usr/lib/*/amdgcn/bitcode/ocml.bc /usr/amdgcn/bitcode/ocml.bc)
+       /usr/lib/*/amdgcn/bitcode/ocml.bc /usr/amdgcn/bitcode/ocml.bc
+       /usr/lib/llvm-*/lib/clang/*/amdgcn/bitcode/ocml.bc)  # Debian 13 has them below an older clang than the one used
   if(NOT stock)
     set(${out} "" PARENT_SCOPE)
     return()
