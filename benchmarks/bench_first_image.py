@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """From the start of the program to its first image: `generate` in a new process each time, the model's file in the system's cache.
 
-The time ends when the name of the written file is printed. The first process is left out: it reads the file from the disk and
-hashes it, which later ones remember (~/.cache/rocm-sd/hashes.json). Several programs (--program, say of two commits) take turns, and with
+The time ends when the name of the written file is printed. The first process of each program is left out: it reads the file from the disk
+and hashes it, which later ones remember (~/.cache/rocm-sd/hashes.json). Several programs (--program, say of two commits) take turns, and with
 them other commands (--beside, say benchmarks/diffusers_first_image.py) that draw such an image to the file named last and print a line.
 """
 

@@ -3,7 +3,7 @@
 
     benchmarks/bench_first_image.py ... --beside "benchmarks/diffusers_first_image.py FOLDER --device cuda --size 512"
 
-FOLDER is a model in Diffusers' layout. As its documentation says: fp16 weights from safetensors straight to the device, no compilation.
+FOLDER is a model in Diffusers' layout. fp16 weights from safetensors, put on the device whole; no compilation.
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
 // Which ranks of an MpiHub are lost, as this one sees it, and whether it is itself the one that was.
-#include <algorithm>
 #include <cmath>
 
 #include "base/error.hpp"
@@ -88,9 +87,8 @@ void MpiHub::blame(int rank, const std::string& reason) {
     const std::lock_guard lock(mutex_);
     if (stood_still_ > 0)
       own = concat(process_of(own_), " stood still for ", std::round(stood_still_),
-                   " s (SIGSTOP, or a debugger); "
-                   "meanwhile rank ",
-                   rank, " (", peer(rank).name, ") was lost: ", reason);
+                   " s (SIGSTOP, or a debugger); meanwhile rank ", rank, " (", peer(rank).name,
+                   ") was lost: ", reason);
   }
   if (own.empty())
     fail(own_, rank, reason);

@@ -12,13 +12,6 @@ namespace {
 
 using nlohmann::json;
 
-HttpResponse json_text(std::string text, int status = 200) {
-  HttpResponse response;
-  response.status = status;
-  response.body = std::move(text);
-  return response;
-}
-
 [[noreturn]] void unknown_job(const ApiContext& context, const std::string& id) {
   if (context.jobs.was_known(id))
     throw RequestError({410, "expired", "this job's result has been dropped", ""});
@@ -35,7 +28,7 @@ void submit(ApiContext& context, Exchange& exchange) {
   JobRequest request =
       read_job(read_json_body(exchange.request->body), context.catalog, context.options.draw);
   const std::string id = submit_job(context, std::move(request), exchange.request->client);
-  HttpResponse response = json_text(job_json(find_job(context, id)), 202);
+  HttpResponse response = json_text_response(job_json(find_job(context, id)), 202);
   response.headers.emplace_back("Location", "/v1/jobs/" + id);
   exchange.reply->send(std::move(response));
 }
@@ -47,13 +40,13 @@ void list(ApiContext& context, Exchange& exchange) {
 }
 
 void status(ApiContext& context, Exchange& exchange) {
-  exchange.reply->send(json_text(job_json(find_job(context, exchange.part("id")))));
+  exchange.reply->send(json_text_response(job_json(find_job(context, exchange.part("id")))));
 }
 
 void cancel(ApiContext& context, Exchange& exchange) {
   const std::string& id = exchange.part("id");
   if (!context.jobs.cancel(id)) unknown_job(context, id);
-  exchange.reply->send(json_text(job_json(find_job(context, id))));
+  exchange.reply->send(json_text_response(job_json(find_job(context, id))));
 }
 
 void remove(ApiContext& context, Exchange& exchange) {

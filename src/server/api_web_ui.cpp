@@ -102,7 +102,7 @@ void draw(ApiContext& context, Exchange& exchange, bool img2img) {
               for (const auto& image : job.images) files.push_back(image->bytes);
             const json rest = {{"parameters", body},
                                {"info", info_json(job).dump(-1, ' ', false, json::error_handler_t::replace)}};
-            return HttpResponse{200, "application/json", json_text_with_files("images", files, rest), {}};
+            return json_text_response(json_text_with_files("images", files, rest));
           });
 }
 

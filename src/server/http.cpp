@@ -92,13 +92,7 @@ std::string short_text(const nlohmann::json& value) {
 
 constexpr size_t kLongText = 4096;
 
-// Whether it stands in JSON as it is. Without an end at the first that does not: the compiler makes vectors
-// of it.
-bool is_plain(std::string_view text) {
-  bool plain = true;
-  for (const char c : text) plain &= c >= 0x20 && c < 0x7f && c != '"' && c != '\\';
-  return plain;
-}
+bool is_plain(unsigned char c) { return c >= 0x20 && c < 0x7f && c != '"' && c != '\\'; }
 
 // At least what the long texts take, so that they are written once.
 size_t long_texts(const nlohmann::json& value) {
@@ -115,7 +109,7 @@ size_t long_texts(const nlohmann::json& value) {
 void append_json(std::string& out, const nlohmann::json& value) {
   if (value.is_string()) {
     const auto& text = value.get_ref<const std::string&>();
-    if (text.size() < kLongText || !is_plain(text)) {
+    if (text.size() < kLongText || !std::ranges::all_of(text, is_plain)) {
       out += short_text(value);
     } else {
       out += '"';
@@ -164,11 +158,15 @@ std::string json_text_with_files(std::string_view name, const std::vector<std::s
   return out;
 }
 
-HttpResponse json_response(const nlohmann::json& body, int status) {
+HttpResponse json_text_response(std::string text, int status) {
   HttpResponse response;
   response.status = status;
-  response.body = json_text(body);
+  response.body = std::move(text);
   return response;
+}
+
+HttpResponse json_response(const nlohmann::json& body, int status) {
+  return json_text_response(json_text(body), status);
 }
 
 HttpResponse error_response(std::string_view path, const ApiError& error) {

@@ -79,6 +79,7 @@ std::string json_text(const nlohmann::json& body);
 std::string json_text_with_files(std::string_view name, const std::vector<std::string_view>& files,
                                  const nlohmann::json& body);
 HttpResponse json_response(const nlohmann::json& body, int status = 200);
+HttpResponse json_text_response(std::string text, int status = 200);  // text: JSON already
 
 // Why a request was refused, in the words of all families of APIs.
 struct ApiError {
