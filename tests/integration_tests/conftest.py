@@ -10,8 +10,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -88,28 +90,69 @@ def rocm_sd(program) -> Cli:
     return Cli(program("rocm-sd"))
 
 
+KEPT_CHECKPOINTS = 512 << 20  # bytes of random checkpoints that a worker keeps from one file of tests to the next
+NEEDED_SPACE = 3 << 30  # bytes that the files of two workers take at their peak, 1.5 GB, and room to spare
+
+
+def pytest_report_header() -> str | None:
+    """Names a disk that is too full: there hundreds of tests would fail, each in its own words."""
+    folder = tempfile.gettempdir()
+    free = shutil.disk_usage(folder).free
+    if free < NEEDED_SPACE:
+        return f"WARNING: {folder} has {free / 2**30:.1f} GiB free, the tests need {NEEDED_SPACE >> 30} GiB: set TMPDIR, or make room"
+    return None
+
+
 @pytest.fixture(scope="session")
-def tiny_model(tmp_path_factory):
-    """tiny_model(kind, ...): path of a tiny random checkpoint, made once per session.
+def random_checkpoints(tmp_path_factory):
+    from random_checkpoints import RandomCheckpoints
+
+    folder = tmp_path_factory.mktemp("models")
+    yield RandomCheckpoints(folder)
+    shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def few_large_files(request, tmp_path_factory, random_checkpoints, monkeypatch_module):
+    """After a file of tests: its own folders go (unless a test of it failed), and all but a few random checkpoints.
+
+    pytest deletes what a passed test wrote (pytest.ini), never what a fixture of a whole file wrote: 15 GB in one run.
+    """
+    folders, failed = [], request.session.testsfailed
+
+    def noting(name, *args, mktemp=tmp_path_factory.mktemp, **options):
+        path = mktemp(name, *args, **options)
+        if not name.startswith("test_"):  # tmp_path's, which pytest deletes
+            folders.append(path)
+        return path
+
+    monkeypatch_module.setattr(tmp_path_factory, "mktemp", noting)
+    yield
+    random_checkpoints.shrink(KEPT_CHECKPOINTS)
+    if request.session.testsfailed == failed:
+        for folder in folders:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def monkeypatch_module():
+    with pytest.MonkeyPatch.context() as patch:
+        yield patch
+
+
+@pytest.fixture(scope="session")
+def tiny_model(random_checkpoints):
+    """tiny_model(kind, ...): path of a tiny random checkpoint, made when it is first asked for, kept while a file of tests runs.
 
     kind: sd15, sd15-inpaint, sd15-pix2pix, sd21v, sdxl, refiner, sd15-wide. layout: "folder" (Diffusers) or "single" (LDM file).
     dtype: fp32, fp16, bf16, fp8. Folders bring a small vocabulary; single files have CLIP's 49,408 rows, because such a
     file has no vocabulary of its own (small_vocab=True overrides it, for tests that never run the tokenizer).
     The same kind and seed give the same values in either layout, except for the token embedding's number of rows.
     """
-    made: dict[tuple, Path] = {}
 
     def make(kind: str, layout: str = "folder", dtype: str = "fp32", seed: int = 0,
              small_vocab: bool | None = None) -> Path:
-        from make_random_checkpoint import write_checkpoint
-
-        small = layout == "folder" if small_vocab is None else small_vocab
-        key = (kind, layout, dtype, seed, small)
-        if key not in made:
-            name = f"{kind}-{dtype}-{seed}{'-small' if small else ''}"
-            target = tmp_path_factory.mktemp("models") / (name + (".safetensors" if layout == "single" else ""))
-            made[key] = write_checkpoint(kind, target, tiny=True, seed=seed, dtype=dtype, small_vocab=small)
-        return made[key]
+        return random_checkpoints.get(kind, layout, dtype, seed, layout == "folder" if small_vocab is None else small_vocab)
 
     return make
 

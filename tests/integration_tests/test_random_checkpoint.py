@@ -9,6 +9,7 @@ from safetensors.torch import load_file
 
 from make_random_checkpoint import KINDS, random_tensor
 from model_shapes import shapes
+from random_checkpoints import RandomCheckpoints
 
 
 def folder_tensors(folder, component):
@@ -71,3 +72,18 @@ def assert_same(got, want):
     assert set(got) == set(want)
     different = [name for name in want if not torch.equal(got[name].reshape(want[name].shape), want[name])]
     assert not different, different[:5]
+
+
+def test_kept_checkpoints_shrink_by_their_last_use(tmp_path):
+    kept = RandomCheckpoints(tmp_path)
+    first, second, third = (kept.get("sd15", "folder", "fp16", seed, True) for seed in range(3))
+    assert kept.get("sd15", "folder", "fp16", 0, True) == first  # the second is now the one longest unused
+    size = sum(file.stat().st_size for file in first.rglob("*") if file.is_file())
+    kept.shrink(3 * size)
+    assert first.exists() and second.exists() and third.exists()
+    kept.shrink(3 * size - 1)
+    assert first.exists() and third.exists() and not second.exists()
+    again = kept.get("sd15", "folder", "fp16", 1, True)
+    assert again.exists() and again != second
+    kept.shrink(0)
+    assert not any(tmp_path.iterdir())
