@@ -87,24 +87,24 @@ struct StagedRows {
 // the second half their gates; channel counts values only, 0 .. kBlockN / 2. operands = finish.operands(row,
 // channel) was asked for before, for several pieces at a time, so that what it loads arrives together. A
 // finish without operands() is called without the last argument. kStaged: atoms of 16 channels (values and
-// gates) that pass through LDS at once; staged: 16 * (16 * kStaged + kStagePad) floats for each wave of the
-// workgroup.
-template <class Arch, class Cfg, bool kGated, int kStaged, class Finish>
+// gates) that pass through LDS at once, of kAtoms; staged: 16 * (16 * kStaged + kStagePad) floats for each
+// wave of the workgroup.
+template <class Arch, class Cfg, bool kGated, int kStaged, int kAtoms = Cfg::kAtomsN, class Finish>
 ROCM_SD_DEVICE void finish_waves(const Accumulators<Arch, Cfg>& acc, float* staged, const Finish& finish) {
   using Atom = AtomOf<Arch, typename Cfg::T>;
-  constexpr int kParts = Cfg::kAtomsN / kStaged, kValues = kStaged / 2;  // atoms of values, if gated
+  constexpr int kParts = kAtoms / kStaged, kValues = kStaged / 2;  // atoms of values, if gated
   constexpr int kWidth = kGated ? 8 * kStaged : 16 * kStaged;
   using Staged = StagedRows<Arch, Atom, kWidth, kGated ? 2 : 1>;
   constexpr int kLd = Staged::kLd;
   constexpr int kTotal = 16 * kWidth / 8, kPieces = (kTotal + Arch::lanes - 1) / Arch::lanes;
-  static_assert(Cfg::kAtomsN % kStaged == 0 && (!kGated || kParts == 1 || kStaged % 2 == 0));
+  static_assert(kAtoms % kStaged == 0 && (!kGated || kParts == 1 || kStaged % 2 == 0));
   // Pieces whose loads are under way together, in even parts.
   constexpr int kBatches = (kPieces + Arch::kEpilogueLoads - 1) / Arch::kEpilogueLoads,
                 kBatch = (kPieces + kBatches - 1) / kBatches;
   constexpr bool kHasOperands = requires { finish.operands(0, 0); };
   const WavePlace<Arch, Cfg> place;
   staged += place.wave * 16 * kLd;  // [16][kLd]
-  const int first_channel = kGated ? place.n / 2 : place.n;
+  const int first_channel = kGated ? place.n / 2 : place.n / Cfg::kAtomsN * kAtoms;
   const auto operands_of = [&](int row, int channel) {
     if constexpr (kHasOperands)
       return finish.operands(row, channel);
@@ -178,11 +178,42 @@ ROCM_SD_DEVICE void finish_waves(const Accumulators<Arch, Cfg>& acc, float* stag
   }
 }
 
+// A wave's values become what their gates make of them, where they lie: every lane has its values' gates.
+// What finish.biases() reads for a channel is read once for all rows.
+template <class Arch, class Cfg, class Finish>
+ROCM_SD_DEVICE void gate_values(Accumulators<Arch, Cfg>& acc, const Finish& finish) {
+  using Atom = AtomOf<Arch, typename Cfg::T>;
+  constexpr int kValues = Cfg::kAtomsN / 2, kCount = Accumulators<Arch, Cfg>::kElements;
+  const WavePlace<Arch, Cfg> place;
+  ROCM_SD_UNROLL
+  for (int n = 0; n < kValues; ++n) {
+    float biases[kCount], gate_biases[kCount];
+    finish.biases(biases, gate_biases, place.n / 2 + 16 * n, [](int i) { return Atom::row(i); });
+    ROCM_SD_UNROLL
+    for (int j = 0; j < Cfg::kAtomsM; ++j) {
+      ROCM_SD_UNROLL
+      for (int i = 0; i < kCount; ++i) {
+        float& value = acc.atoms[j][n].x[i];
+        value = finish.gated(value, biases[i], acc.atoms[j][kValues + n].x[i], gate_biases[i]);
+      }
+    }
+  }
+}
+
 // The same for the whole workgroup's tile at once. lds: as in the main loop, which may have just ended.
 template <class Arch, class Cfg, bool kGated, class Finish>
-ROCM_SD_DEVICE void finish_tile(const Accumulators<Arch, Cfg>& acc, char* lds, const Finish& finish) {
-  Arch::barrier();
-  finish_waves<Arch, Cfg, kGated, Cfg::kStagedAtoms>(acc, reinterpret_cast<float*>(lds), finish);
+ROCM_SD_DEVICE void finish_tile(Accumulators<Arch, Cfg>& acc, char* lds, const Finish& finish) {
+  constexpr int kValues = Cfg::kAtomsN / 2;
+  const auto staged = reinterpret_cast<float*>(lds);
+  if constexpr (kGated && Arch::kGatesInRegisters && Cfg::kAtomsN % 2 == 0 && requires { finish.stored(); }) {
+    gate_values<Arch, Cfg>(acc, finish);
+    Arch::barrier();
+    constexpr int kStaged = Cfg::kStagedAtoms < kValues ? Cfg::kStagedAtoms : kValues;
+    finish_waves<Arch, Cfg, false, kStaged, kValues>(acc, staged, finish.stored());
+  } else {
+    Arch::barrier();
+    finish_waves<Arch, Cfg, kGated, Cfg::kStagedAtoms>(acc, staged, finish);
+  }
 }
 
 }  // namespace rocm_sd
