@@ -181,6 +181,23 @@ ROCM_SD_DEVICE void finish_epilogue(const EpilogueParams<T>& p, int row, int cha
   finish(row, channel, v, finish.operands(row, channel));
 }
 
+// A number for each of the channels `channel` + row(i) of the 16 from there on, and for its gate, `channels`
+// later. Of channels behind the last one any.
+template <int kCount, class Row>
+ROCM_SD_DEVICE void load_pairs(float (&of_values)[kCount], float (&of_gates)[kCount], const float* from,
+                               int channels, int channel, const Row& row) {
+  const auto load_at = [&](const auto& at) {
+    ROCM_SD_UNROLL
+    for (int i = 0; i < kCount; ++i) of_values[i] = from[at(i)];
+    ROCM_SD_UNROLL
+    for (int i = 0; i < kCount; ++i) of_gates[i] = from[channels + at(i)];
+  };
+  if (channel + 16 <= channels)
+    load_at([&](int i) { return channel + row(i); });
+  else
+    load_at([&](int i) { return channel + row(i) < channels ? channel + row(i) : channels - 1; });
+}
+
 // GEGLU: y = (v + bias) gelu(gate + gate bias); the gates' biases follow the values'. The rest of the
 // epilogue is not taken.
 template <class Arch, class T>
@@ -209,26 +226,22 @@ struct GatedFinish {
     stored()(row, channel, v);
   }
 
-  // The biases of channels `channel` + row(i) of the 16 from there on: of values, and of their gates. Any
-  // numbers for channels that y does not have.
+  // For accumulators that are gated where they lie (tile/output.hpp).
+  template <int kCount>
+  struct GateTerms {
+    float bias[kCount], gate_bias[kCount];
+  };
+  // Of channels `channel` + row(i) of the 16 from there on. Any numbers for those that y does not have.
   template <int kCount, class Row>
-  ROCM_SD_DEVICE void biases(float (&of_values)[kCount], float (&of_gates)[kCount], int channel,
-                             const Row& row) const {
-    channel += first_channel;
-    const auto load_at = [&](const auto& at) {
-      ROCM_SD_UNROLL
-      for (int i = 0; i < kCount; ++i) of_values[i] = p.bias[at(i)];
-      ROCM_SD_UNROLL
-      for (int i = 0; i < kCount; ++i) of_gates[i] = p.bias[p.channels + at(i)];
-    };
-    if (!p.bias) {
-      ROCM_SD_UNROLL
-      for (int i = 0; i < kCount; ++i) of_values[i] = of_gates[i] = 0;
-    } else if (channel + 16 <= p.channels) {
-      load_at([&](int i) { return channel + row(i); });
-    } else {
-      load_at([&](int i) { return channel + row(i) < p.channels ? channel + row(i) : p.channels - 1; });
-    }
+  ROCM_SD_DEVICE GateTerms<kCount> gate_terms(int channel, const Row& row) const {
+    GateTerms<kCount> out{};
+    if (p.bias) load_pairs(out.bias, out.gate_bias, p.bias, p.channels, first_channel + channel, row);
+    return out;
+  }
+  // What becomes of two sums, the i-th of the terms' channels and row `row` of the tile.
+  template <int kCount>
+  ROCM_SD_DEVICE float gate(float value, float gate, const GateTerms<kCount>& terms, int i, int) const {
+    return gated(value, terms.bias[i], gate, terms.gate_bias[i]);
   }
   // What stores gated values.
   struct Stored {

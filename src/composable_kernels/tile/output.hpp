@@ -2,6 +2,8 @@
 // 8 consecutive channels of one row in float, whatever the matrix unit's layout.
 #pragma once
 
+#include <type_traits>
+
 #include "composable_kernels/arch/policies.hpp"
 #include "composable_kernels/tile/channels.hpp"
 #include "composable_kernels/tile/wave_tile.hpp"
@@ -23,18 +25,24 @@ struct StagedRows {
   static constexpr int kPieces = kWidth / 8;
   static_assert(kLd <= kSections * kWidth + kStagePad);
 
-  // The 16 rows of an atom to where its 16 channels from `channel` on lie.
+  // The 16 rows of an atom to where its 16 channels from `channel` on lie. kBits: of floats in its elements.
+  template <bool kBits>
   static ROCM_SD_DEVICE void write(float* rows, int channel, const typename Atom::C& c) {
     constexpr int kCount = static_cast<int>(sizeof(c.x) / sizeof(c.x[0]));
+    const auto value = [&](int i) {
+      if constexpr (kBits)
+        return __builtin_bit_cast(float, c.x[i]);
+      else
+        return static_cast<float>(c.x[i]);
+    };
     if constexpr (kHalves) {
       ROCM_SD_UNROLL
       for (int i = 0; i < kCount; i += 4)
         store_four(rows + Atom::column(i) * kLd + place(channel + Atom::row(i)),
-                   {static_cast<float>(c.x[i]), static_cast<float>(c.x[i + 1]),
-                    static_cast<float>(c.x[i + 2]), static_cast<float>(c.x[i + 3])});
+                   {value(i), value(i + 1), value(i + 2), value(i + 3)});
     } else {
       ROCM_SD_UNROLL
-      for (int i = 0; i < kCount; ++i) rows[Atom::column(i) * kLd + channel + Atom::row(i)] = c.x[i];
+      for (int i = 0; i < kCount; ++i) rows[Atom::column(i) * kLd + channel + Atom::row(i)] = value(i);
     }
   }
   static ROCM_SD_DEVICE void read(Channels& v, const float* row, int section, int piece) {
@@ -135,7 +143,7 @@ ROCM_SD_DEVICE void finish_waves(const Accumulators<Arch, Cfg>& acc, float* stag
       const int atom = !kGated || kParts == 1
                            ? part * kStaged + n
                            : part * kValues + n + (n < kValues ? 0 : Cfg::kAtomsN / 2 - kValues);
-      Staged::write(staged, 16 * n, acc.atoms[j][atom]);
+      Staged::template write<kAtoms != Cfg::kAtomsN>(staged, 16 * n, acc.atoms[j][atom]);
     }
   };
   const auto finish_staged = [&](int j, int part) {
@@ -178,8 +186,8 @@ ROCM_SD_DEVICE void finish_waves(const Accumulators<Arch, Cfg>& acc, float* stag
   }
 }
 
-// A wave's values become what their gates make of them, where they lie: every lane has its values' gates.
-// What finish.biases() reads for a channel is read once for all rows.
+// A wave's values become what their gates make of them, where they lie (as the bits of floats): every lane
+// has its values' gates. What finish.gate() needs of a channel is read once for all rows.
 template <class Arch, class Cfg, class Finish>
 ROCM_SD_DEVICE void gate_values(Accumulators<Arch, Cfg>& acc, const Finish& finish) {
   using Atom = AtomOf<Arch, typename Cfg::T>;
@@ -187,14 +195,16 @@ ROCM_SD_DEVICE void gate_values(Accumulators<Arch, Cfg>& acc, const Finish& fini
   const WavePlace<Arch, Cfg> place;
   ROCM_SD_UNROLL
   for (int n = 0; n < kValues; ++n) {
-    float biases[kCount], gate_biases[kCount];
-    finish.biases(biases, gate_biases, place.n / 2 + 16 * n, [](int i) { return Atom::row(i); });
+    const auto terms =
+        finish.template gate_terms<kCount>(place.n / 2 + 16 * n, [](int i) { return Atom::row(i); });
     ROCM_SD_UNROLL
     for (int j = 0; j < Cfg::kAtomsM; ++j) {
       ROCM_SD_UNROLL
       for (int i = 0; i < kCount; ++i) {
-        float& value = acc.atoms[j][n].x[i];
-        value = finish.gated(value, biases[i], acc.atoms[j][kValues + n].x[i], gate_biases[i]);
+        auto& value = acc.atoms[j][n].x[i];
+        const float y =
+            finish.gate(value, acc.atoms[j][kValues + n].x[i], terms, i, place.m + 16 * j + Atom::column(i));
+        value = __builtin_bit_cast(std::remove_reference_t<decltype(value)>, y);
       }
     }
   }
@@ -205,7 +215,7 @@ template <class Arch, class Cfg, bool kGated, class Finish>
 ROCM_SD_DEVICE void finish_tile(Accumulators<Arch, Cfg>& acc, char* lds, const Finish& finish) {
   constexpr int kValues = Cfg::kAtomsN / 2;
   const auto staged = reinterpret_cast<float*>(lds);
-  if constexpr (kGated && Arch::kGatesInRegisters && Cfg::kAtomsN % 2 == 0 && requires { finish.stored(); }) {
+  if constexpr (kGated && Arch::kGatesInRegisters && Cfg::kAtomsN % 2 == 0) {
     gate_values<Arch, Cfg>(acc, finish);
     Arch::barrier();
     constexpr int kStaged = Cfg::kStagedAtoms < kValues ? Cfg::kStagedAtoms : kValues;
