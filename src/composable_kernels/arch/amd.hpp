@@ -29,7 +29,10 @@ struct Amd {
   static constexpr bool kFoldsLate =
       true;  // lanes exchange a softmax's maxima only where these move its base
   static constexpr bool kStagesHalves = true;  // the output's staging keeps a piece's channels in two halves
-  static constexpr bool kGatesInRegisters = true;   // of accumulators, before these pass through LDS
+  // A GEGLU of operands of T is gated where its accumulators lie. RDNA lacks the registers for what 8 bits
+  // need.
+  template <class T>
+  static constexpr bool kGatesInRegisters = sizeof(T) >= 2 || kLanes == 64;
   static constexpr bool kDeepAtoms = kLanes == 64;  // a lane reads 16 bytes of a row for two atoms at once
 
   static ROCM_SD_DEVICE int thread() { return static_cast<int>(__builtin_amdgcn_workitem_id_x()); }

@@ -25,8 +25,10 @@ struct Nvidia {
   static constexpr bool kFewSpecials = true;  // exponentials and reciprocals: 16 a cycle, products 128
   static constexpr bool kChiplets = false;
   static constexpr bool kStagesHalves = false;  // the output's staging keeps a piece's channels in two halves
-  static constexpr bool kGatesInRegisters = false;  // of accumulators, before these pass through LDS
-  static constexpr bool kDeepAtoms = false;         // a lane reads 16 bytes of a row for two atoms at once
+  // A GEGLU is gated where its accumulators lie.
+  template <class T>
+  static constexpr bool kGatesInRegisters = false;
+  static constexpr bool kDeepAtoms = false;  // a lane reads 16 bytes of a row for two atoms at once
 
   // Waits until all that the kernel before wrote is there, which is so already where the launch did not ask
   // for an overlap. Every kernel does it at its entry, so what a kernel finds is what all kernels before it

@@ -29,8 +29,10 @@ struct Scalar {
   static constexpr bool kFewSpecials = true;  // so that the host runs what must be right there
   static constexpr bool kChiplets = false;
   static constexpr bool kStagesHalves = false;  // the output's staging keeps a piece's channels in two halves
-  static constexpr bool kGatesInRegisters = true;  // of accumulators, before these pass through LDS
-  static constexpr bool kDeepAtoms = false;        // a lane reads 16 bytes of a row for two atoms at once
+  // A GEGLU is gated where its accumulators lie.
+  template <class T>
+  static constexpr bool kGatesInRegisters = true;
+  static constexpr bool kDeepAtoms = false;  // a lane reads 16 bytes of a row for two atoms at once
 
   template <class Params>
   static const Params& kernel_argument(const Params& p) {

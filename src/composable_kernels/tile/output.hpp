@@ -215,7 +215,7 @@ template <class Arch, class Cfg, bool kGated, class Finish>
 ROCM_SD_DEVICE void finish_tile(Accumulators<Arch, Cfg>& acc, char* lds, const Finish& finish) {
   constexpr int kValues = Cfg::kAtomsN / 2;
   const auto staged = reinterpret_cast<float*>(lds);
-  if constexpr (kGated && Arch::kGatesInRegisters && Cfg::kAtomsN % 2 == 0) {
+  if constexpr (kGated && Arch::template kGatesInRegisters<typename Cfg::T> && Cfg::kAtomsN % 2 == 0) {
     gate_values<Arch, Cfg>(acc, finish);
     Arch::barrier();
     constexpr int kStaged = Cfg::kStagedAtoms < kValues ? Cfg::kStagedAtoms : kValues;
