@@ -181,7 +181,8 @@ LaunchTime time_launch(const LaunchPlan& plan, const Machine& m, const TimeOptio
          .memory_bytes = m.memory_gb * per_cycle,
          .l2_latency = m.l2_latency * out.gigahertz,
          .last_level_latency = m.last_level_latency * out.gigahertz,
-         .memory_latency = m.memory_latency * out.gigahertz};
+         .memory_latency = m.memory_latency * out.gigahertz,
+         .write_room = m.l2_mb * 1e6 / active};
     set_shares(s, sharing, m, static_cast<double>(out.groups), distinct, missed, options.warm);
     out.processor = run_processor(plan.program, m, rates, order, processor, s,
                                   pass == kPasses - 1 ? options.watch : IssueWatch());

@@ -31,6 +31,16 @@ double MemorySide::begin(double at, size_t lines, uint32_t bytes, double least) 
   return start;
 }
 
+// A line from the card's memory. Lines are written back where no line is asked for, and before that only what
+// the caches can't keep: memory controllers and caches put reads before writes.
+double MemorySide::pass_memory(double at) {
+  const double idle = std::max(0.0, at - queues_.memory) * share_.memory_bytes;
+  queues_.owed = std::max(0.0, queues_.owed - idle);
+  const double too_many = std::max(0.0, queues_.owed - share_.write_room);
+  queues_.owed -= too_many;
+  return pass(queues_.memory, at, kLine + too_many, share_.memory_bytes);
+}
+
 // A line that the vector cache lacks.
 double MemorySide::fetch(double at) {
   ++missed;
@@ -44,7 +54,7 @@ double MemorySide::fetch(double at) {
     return t + share_.l2_latency;
   }
   ++queues_.from_memory;
-  return pass(queues_.memory, t, kLine, share_.memory_bytes) + share_.memory_latency;
+  return pass_memory(t) + share_.memory_latency;
 }
 
 double MemorySide::load(double at, std::span<const uint64_t> lines, uint32_t bytes, double least) {
@@ -71,7 +81,7 @@ double MemorySide::store(double at, std::span<const uint64_t> lines, uint32_t by
     t = pass(queues_.l2, t, kLine, share_.l2_bytes);
     done = std::max(done, t + share_.l2_latency);
     // Written back some time later: nobody waits for it, but it takes its bandwidth.
-    if (falls(queues_.carry_stores, share_.stores_past)) pass(queues_.memory, t, kLine, share_.memory_bytes);
+    if (falls(queues_.carry_stores, share_.stores_past)) queues_.owed += kLine;
   }
   return done;
 }

@@ -15,6 +15,7 @@ struct SharedQueues {
   double l2 = 0, last_level = 0, memory = 0;  // free from this cycle on
   double carry_l2 = 0, carry_last = 0, carry_stores = 0;
   double from_memory = 0;  // lines
+  double owed = 0;         // bytes that the caches have yet to write back
 };
 
 class MemorySide {
@@ -36,6 +37,7 @@ class MemorySide {
   static constexpr double kLine = 64;
   double begin(double at, size_t lines, uint32_t bytes, double least);
   double fetch(double at);
+  double pass_memory(double at);
 
   // A first-in, first-out cache of any line anywhere: `serial` counts the lines that came.
   struct Held {

@@ -49,6 +49,7 @@ struct MemoryShare {
   // Of the lines that leave the vector caches, the share that the second-level cache lacks; of these, the
   // share that the last level lacks. Stores that leave the last level.
   double past_l2 = 1, past_last_level = 1, stores_past = 1;
+  double write_room = 0;  // bytes of the second-level cache that may wait to be written back
 };
 
 struct ProcessorPlan {

@@ -6,6 +6,7 @@ from __future__ import annotations
 import diffusers
 import numpy as np
 import pytest
+import tomesd
 import torch
 from control_models import control_folder, drawing, ldm_file, single_file
 from PIL import Image
@@ -63,6 +64,18 @@ def test_draws_what_diffusers_draws(rocm_sd, control, hint, tmp_path, kind):
     for strength in (0, 1e-9):  # a factor of 0 is the plain UNet's program, a tiny one the whole computation
         none = ours(rocm_sd, folder, tmp_path / "c.png", "--control", net, "--control-image", hint, "--control-strength", f"{strength:.9f}")
         assert psnr(none, ours(rocm_sd, folder, tmp_path / "b.png")) >= 60
+
+
+@pytest.mark.parametrize("kind, ratio, down", [("sd15", 0.5, 1), ("sd15", 0.75, 4), ("sd21v", 0.3, 2), ("sdxl", 0.6, 2)])
+def test_beside_token_merging(rocm_sd, control, hint, tmp_path, kind, ratio, down):
+    """The authors' patch is of the UNet alone: the ControlNet's own trunk merges nothing."""
+    folder, net = control(kind)
+    pipe = their_pipe(folder, [net], TEXT[kind])
+    tomesd.apply_patch(pipe, ratio=ratio, max_downsample=down, use_rand=False)
+    want = theirs(folder, pipe, image=opened(hint), controlnet_conditioning_scale=0.8)
+    ask = ("--control", net, "--control-image", hint, "--control-strength", 0.8)
+    same(ours(rocm_sd, folder, tmp_path / "a.png", *ask, "--token-merge", f"{ratio}:{down}"), want)
+    assert psnr(want, ours(rocm_sd, folder, tmp_path / "b.png", *ask)) < 60, "merging changes nothing"
 
 
 @pytest.mark.parametrize("kind", ["sd15", "sd21v", "sdxl"])

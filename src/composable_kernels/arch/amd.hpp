@@ -29,6 +29,10 @@ struct Amd {
   static constexpr bool kFoldsLate =
       true;  // lanes exchange a softmax's maxima only where these move its base
   static constexpr bool kStagesHalves = true;  // the output's staging keeps a piece's channels in two halves
+  // A GEGLU of operands of T is gated where its accumulators lie. RDNA lacks the registers for what 8 bits
+  // need.
+  template <class T>
+  static constexpr bool kGatesInRegisters = sizeof(T) >= 2 || kLanes == 64;
   static constexpr bool kDeepAtoms = kLanes == 64;  // a lane reads 16 bytes of a row for two atoms at once
 
   static ROCM_SD_DEVICE int thread() { return static_cast<int>(__builtin_amdgcn_workitem_id_x()); }
@@ -146,6 +150,7 @@ struct Amd {
   }
 
   static ROCM_SD_DEVICE float max(float a, float b) { return __builtin_fmaxf(a, b); }
+  static ROCM_SD_DEVICE float abs(float x) { return __builtin_fabsf(x); }
   // v_exp_f32, v_log_f32, v_rcp_f32: 1 ulp; denormal results are flushed.
   static ROCM_SD_DEVICE float exp2(float x) { return __builtin_amdgcn_exp2f(x); }
   static ROCM_SD_DEVICE float exp(float x) { return exp2(x * 1.44269504088896f); }

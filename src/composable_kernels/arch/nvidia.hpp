@@ -25,7 +25,10 @@ struct Nvidia {
   static constexpr bool kFewSpecials = true;  // exponentials and reciprocals: 16 a cycle, products 128
   static constexpr bool kChiplets = false;
   static constexpr bool kStagesHalves = false;  // the output's staging keeps a piece's channels in two halves
-  static constexpr bool kDeepAtoms = false;     // a lane reads 16 bytes of a row for two atoms at once
+  // A GEGLU is gated where its accumulators lie.
+  template <class T>
+  static constexpr bool kGatesInRegisters = false;
+  static constexpr bool kDeepAtoms = false;  // a lane reads 16 bytes of a row for two atoms at once
 
   // Waits until all that the kernel before wrote is there, which is so already where the launch did not ask
   // for an overlap. Every kernel does it at its entry, so what a kernel finds is what all kernels before it
@@ -117,6 +120,7 @@ struct Nvidia {
   static ROCM_SD_DEVICE bool any(bool x) { return __any_sync(~0u, x); }
 
   static ROCM_SD_DEVICE float max(float a, float b) { return fmaxf(a, b); }
+  static ROCM_SD_DEVICE float abs(float x) { return fabsf(x); }
   static ROCM_SD_DEVICE float exp2(float x) {  // ex2.approx: 2 ulp
     float y;
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));

@@ -29,7 +29,10 @@ struct Scalar {
   static constexpr bool kFewSpecials = true;  // so that the host runs what must be right there
   static constexpr bool kChiplets = false;
   static constexpr bool kStagesHalves = false;  // the output's staging keeps a piece's channels in two halves
-  static constexpr bool kDeepAtoms = false;     // a lane reads 16 bytes of a row for two atoms at once
+  // A GEGLU is gated where its accumulators lie.
+  template <class T>
+  static constexpr bool kGatesInRegisters = true;
+  static constexpr bool kDeepAtoms = false;  // a lane reads 16 bytes of a row for two atoms at once
 
   template <class Params>
   static const Params& kernel_argument(const Params& p) {
@@ -62,6 +65,7 @@ struct Scalar {
   static uint32_t high_halves(uint32_t first, uint32_t second) { return first >> 16 | (second & 0xffff0000); }
 
   static float max(float a, float b) { return a > b ? a : b; }
+  static float abs(float x) { return std::fabs(x); }
   static float exp2(float x) { return std::exp2(x); }
   static float reciprocal(float x) { return 1.0f / x; }
   template <class Number>

@@ -64,7 +64,8 @@ struct Cdna3Family : AmdFamily {
   static constexpr auto kGeglu = std::to_array<GemmConfig>({
       {.shape = {.block_m = 128, .block_n = 128, .block_k = 32, .waves_m = 2, .waves_n = 2, .stages = 1}},
       {.shape = {.block_m = 256, .block_n = 128, .block_k = 32, .waves_m = 4, .waves_n = 2, .stages = 1}},
-      {.shape = {.block_m = 64, .block_n = 64, .block_k = 64, .waves_n = 4, .direct = kWeights, .ahead = 4}},
+      {.shape = {.block_m = 128, .block_n = 64, .block_k = 32, .waves_m = 4, .direct = kRows, .ahead = 4}},
+      {.shape = {.block_m = 64, .block_n = 128, .block_k = 32, .waves_n = 4, .direct = kWeights, .ahead = 4}},
   });
   static constexpr auto kConv = std::to_array<GemmConfig>({
       {.shape = {.block_m = 128, .block_n = 128, .block_k = 32, .waves_m = 2, .waves_n = 2}},

@@ -67,6 +67,29 @@ struct ScaledFinish {
     scale(gate, e.row_scale, e.gate_scales);
     Finish{p.epilogue, first_row, first_channel}(row, channel, v, gate, e.epilogue);
   }
+
+  // As those of GatedFinish.
+  template <int kCount>
+  struct GateTerms {
+    typename Finish::template GateTerms<kCount> epilogue;
+    float scale[kCount], gate_scale[kCount];
+  };
+  template <int kCount, class Row>
+  ROCM_SD_DEVICE GateTerms<kCount> gate_terms(int channel, const Row& row) const {
+    const Finish finish{p.epilogue, first_row, first_channel};
+    GateTerms<kCount> out{finish.template gate_terms<kCount>(channel, row), {}, {}};
+    load_pairs(out.scale, out.gate_scale, p.w_scales, p.epilogue.channels, first_channel + channel, row);
+    return out;
+  }
+  template <class Sum, int kCount>
+  ROCM_SD_DEVICE float gate(Sum value, Sum gate, const GateTerms<kCount>& terms, int i, int row) const {
+    const Finish finish{p.epilogue, first_row, first_channel};
+    row += first_row;
+    const float scale = row < p.epilogue.rows ? p.x_scales[row] : 0.0f;
+    return finish.gate(static_cast<float>(value) * (scale * terms.scale[i]),
+                       static_cast<float>(gate) * (scale * terms.gate_scale[i]), terms.epilogue, i, row);
+  }
+  ROCM_SD_DEVICE auto stored() const { return Finish{p.epilogue, first_row, first_channel}.stored(); }
 };
 
 // index: of the tile; split: part of k. lds: Cfg::kLdsBytes. Cfg::T is EightBit.

@@ -54,7 +54,7 @@ struct TmaScaledOutput {
           if (!scale_and_bias(v, at, scale_of(at), 0)) return;
           if constexpr (kGated) {
             scale_and_bias(gate, at, scale_of(at), p.epilogue.channels);
-            map(v, [](float x, float g) { return x * erf_gelu(g); }, gate);
+            map(v, [](float x, float g) { return x * gelu<Nvidia, T>(g); }, gate);
           }
           put(v, at);
         });
@@ -87,13 +87,13 @@ struct TmaScaledOutput {
     if constexpr (kMayWiden<T> && !kGated) {
       if (p.epilogue.float_result) {
         if (p.epilogue.residual) add_all(v, reinterpret_cast<const float*>(p.epilogue.residual) + place);
-        activate<Nvidia>(p.epilogue.act, v);
+        activate<Nvidia, T>(p.epilogue.act, v);
         return store(reinterpret_cast<float*>(p.epilogue.y) + place, v, all_channels());
       }
     }
     if constexpr (!kGated) {
       if (p.epilogue.residual) add_all(v, p.epilogue.residual + place);
-      activate<Nvidia>(p.epilogue.act, v);
+      activate<Nvidia, T>(p.epilogue.act, v);
     }
     store(p.epilogue.y + place, v, all_channels());
   }

@@ -25,23 +25,6 @@ ROCM_SD_DEVICE float& tma_element(C (&pair)[2], int half, int i) {
   return pair[i / 4].x[i / 2 % 2 * 4 + half * 2 + i % 2];
 }
 
-// gelu() for results of 16 bits: max(v, 0) - |v| Q(|v|) without a choice by v's sign, Q the normal
-// distribution's epilogue. log2 Q is nearly a parabola: the polynomial is its minimax fit on [0, 6.2],
-// to 5.5e-6 below 4.2 and 1e-4 above, and falls on from there. Relative error 4e-6 above -4, 8e-5 above -6,
-// where the result is below 6e-9.
-ROCM_SD_DEVICE float erf_gelu(float v) {
-  const float size = fabsf(v);
-  float log_tail = -1.66952793e-6f;
-  log_tail = log_tail * size + 5.87698269e-5f;
-  log_tail = log_tail * size - 9.12065851e-4f;
-  log_tail = log_tail * size + 8.44989251e-3f;
-  log_tail = log_tail * size - 0.0538694151f;
-  log_tail = log_tail * size - 0.458529502f;
-  log_tail = log_tail * size - 1.15123427f;
-  log_tail = log_tail * size - 0.999995947f;
-  return fmaxf(v, 0.0f) - size * Nvidia::exp2(log_tail);
-}
-
 // Calls plain(at, v) or, gated or where `is_plain` is false, any(at, v, gate) for what this workgroup owns of
 // a lane's sums: 8 channels of pair at / 2 and row at % 2, and gated their gates. Of what any() does there is
 // one copy, with a choice of what it is for; not so of gates, where that would take longer than the work.
@@ -169,13 +152,10 @@ struct TmaOutput {
         [&](int at, Channels& v) { put(v, at); },
         [&](int at, Channels& v, const Channels& gate) {
           if (!kGated && p.scale) scale_row(v, at);
-          if constexpr (kGated) {
-            map(v, [](float x, float g) { return x * erf_gelu(g); }, gate);
-          } else if (p.act == EpilogueActivation::kGelu) {
-            map(v, [](float x) { return erf_gelu(x); });
-          } else {
-            activate<Nvidia>(p.act, v);
-          }
+          if constexpr (kGated)
+            map(v, [](float x, float g) { return x * gelu<Nvidia, T>(g); }, gate);
+          else
+            activate<Nvidia, T>(p.act, v);
           put(v, at);
         });
   }

@@ -2,6 +2,8 @@
 // 8 consecutive channels of one row in float, whatever the matrix unit's layout.
 #pragma once
 
+#include <type_traits>
+
 #include "composable_kernels/arch/policies.hpp"
 #include "composable_kernels/tile/channels.hpp"
 #include "composable_kernels/tile/wave_tile.hpp"
@@ -23,18 +25,24 @@ struct StagedRows {
   static constexpr int kPieces = kWidth / 8;
   static_assert(kLd <= kSections * kWidth + kStagePad);
 
-  // The 16 rows of an atom to where its 16 channels from `channel` on lie.
+  // The 16 rows of an atom to where its 16 channels from `channel` on lie. kBits: of floats in its elements.
+  template <bool kBits>
   static ROCM_SD_DEVICE void write(float* rows, int channel, const typename Atom::C& c) {
     constexpr int kCount = static_cast<int>(sizeof(c.x) / sizeof(c.x[0]));
+    const auto value = [&](int i) {
+      if constexpr (kBits)
+        return __builtin_bit_cast(float, c.x[i]);
+      else
+        return static_cast<float>(c.x[i]);
+    };
     if constexpr (kHalves) {
       ROCM_SD_UNROLL
       for (int i = 0; i < kCount; i += 4)
         store_four(rows + Atom::column(i) * kLd + place(channel + Atom::row(i)),
-                   {static_cast<float>(c.x[i]), static_cast<float>(c.x[i + 1]),
-                    static_cast<float>(c.x[i + 2]), static_cast<float>(c.x[i + 3])});
+                   {value(i), value(i + 1), value(i + 2), value(i + 3)});
     } else {
       ROCM_SD_UNROLL
-      for (int i = 0; i < kCount; ++i) rows[Atom::column(i) * kLd + channel + Atom::row(i)] = c.x[i];
+      for (int i = 0; i < kCount; ++i) rows[Atom::column(i) * kLd + channel + Atom::row(i)] = value(i);
     }
   }
   static ROCM_SD_DEVICE void read(Channels& v, const float* row, int section, int piece) {
@@ -87,24 +95,24 @@ struct StagedRows {
 // the second half their gates; channel counts values only, 0 .. kBlockN / 2. operands = finish.operands(row,
 // channel) was asked for before, for several pieces at a time, so that what it loads arrives together. A
 // finish without operands() is called without the last argument. kStaged: atoms of 16 channels (values and
-// gates) that pass through LDS at once; staged: 16 * (16 * kStaged + kStagePad) floats for each wave of the
-// workgroup.
-template <class Arch, class Cfg, bool kGated, int kStaged, class Finish>
+// gates) that pass through LDS at once, of kAtoms; staged: 16 * (16 * kStaged + kStagePad) floats for each
+// wave of the workgroup.
+template <class Arch, class Cfg, bool kGated, int kStaged, int kAtoms = Cfg::kAtomsN, class Finish>
 ROCM_SD_DEVICE void finish_waves(const Accumulators<Arch, Cfg>& acc, float* staged, const Finish& finish) {
   using Atom = AtomOf<Arch, typename Cfg::T>;
-  constexpr int kParts = Cfg::kAtomsN / kStaged, kValues = kStaged / 2;  // atoms of values, if gated
+  constexpr int kParts = kAtoms / kStaged, kValues = kStaged / 2;  // atoms of values, if gated
   constexpr int kWidth = kGated ? 8 * kStaged : 16 * kStaged;
   using Staged = StagedRows<Arch, Atom, kWidth, kGated ? 2 : 1>;
   constexpr int kLd = Staged::kLd;
   constexpr int kTotal = 16 * kWidth / 8, kPieces = (kTotal + Arch::lanes - 1) / Arch::lanes;
-  static_assert(Cfg::kAtomsN % kStaged == 0 && (!kGated || kParts == 1 || kStaged % 2 == 0));
+  static_assert(kAtoms % kStaged == 0 && (!kGated || kParts == 1 || kStaged % 2 == 0));
   // Pieces whose loads are under way together, in even parts.
   constexpr int kBatches = (kPieces + Arch::kEpilogueLoads - 1) / Arch::kEpilogueLoads,
                 kBatch = (kPieces + kBatches - 1) / kBatches;
   constexpr bool kHasOperands = requires { finish.operands(0, 0); };
   const WavePlace<Arch, Cfg> place;
   staged += place.wave * 16 * kLd;  // [16][kLd]
-  const int first_channel = kGated ? place.n / 2 : place.n;
+  const int first_channel = kGated ? place.n / 2 : place.n / Cfg::kAtomsN * kAtoms;
   const auto operands_of = [&](int row, int channel) {
     if constexpr (kHasOperands)
       return finish.operands(row, channel);
@@ -135,7 +143,7 @@ ROCM_SD_DEVICE void finish_waves(const Accumulators<Arch, Cfg>& acc, float* stag
       const int atom = !kGated || kParts == 1
                            ? part * kStaged + n
                            : part * kValues + n + (n < kValues ? 0 : Cfg::kAtomsN / 2 - kValues);
-      Staged::write(staged, 16 * n, acc.atoms[j][atom]);
+      Staged::template write<kAtoms != Cfg::kAtomsN>(staged, 16 * n, acc.atoms[j][atom]);
     }
   };
   const auto finish_staged = [&](int j, int part) {
@@ -178,11 +186,44 @@ ROCM_SD_DEVICE void finish_waves(const Accumulators<Arch, Cfg>& acc, float* stag
   }
 }
 
+// A wave's values become what their gates make of them, where they lie (as the bits of floats): every lane
+// has its values' gates. What finish.gate() needs of a channel is read once for all rows.
+template <class Arch, class Cfg, class Finish>
+ROCM_SD_DEVICE void gate_values(Accumulators<Arch, Cfg>& acc, const Finish& finish) {
+  using Atom = AtomOf<Arch, typename Cfg::T>;
+  constexpr int kValues = Cfg::kAtomsN / 2, kCount = Accumulators<Arch, Cfg>::kElements;
+  const WavePlace<Arch, Cfg> place;
+  ROCM_SD_UNROLL
+  for (int n = 0; n < kValues; ++n) {
+    const auto terms =
+        finish.template gate_terms<kCount>(place.n / 2 + 16 * n, [](int i) { return Atom::row(i); });
+    ROCM_SD_UNROLL
+    for (int j = 0; j < Cfg::kAtomsM; ++j) {
+      ROCM_SD_UNROLL
+      for (int i = 0; i < kCount; ++i) {
+        auto& value = acc.atoms[j][n].x[i];
+        const float y =
+            finish.gate(value, acc.atoms[j][kValues + n].x[i], terms, i, place.m + 16 * j + Atom::column(i));
+        value = __builtin_bit_cast(std::remove_reference_t<decltype(value)>, y);
+      }
+    }
+  }
+}
+
 // The same for the whole workgroup's tile at once. lds: as in the main loop, which may have just ended.
 template <class Arch, class Cfg, bool kGated, class Finish>
-ROCM_SD_DEVICE void finish_tile(const Accumulators<Arch, Cfg>& acc, char* lds, const Finish& finish) {
-  Arch::barrier();
-  finish_waves<Arch, Cfg, kGated, Cfg::kStagedAtoms>(acc, reinterpret_cast<float*>(lds), finish);
+ROCM_SD_DEVICE void finish_tile(Accumulators<Arch, Cfg>& acc, char* lds, const Finish& finish) {
+  constexpr int kValues = Cfg::kAtomsN / 2;
+  const auto staged = reinterpret_cast<float*>(lds);
+  if constexpr (kGated && Arch::template kGatesInRegisters<typename Cfg::T> && Cfg::kAtomsN % 2 == 0) {
+    gate_values<Arch, Cfg>(acc, finish);
+    Arch::barrier();
+    constexpr int kStaged = Cfg::kStagedAtoms < kValues ? Cfg::kStagedAtoms : kValues;
+    finish_waves<Arch, Cfg, false, kStaged, kValues>(acc, staged, finish.stored());
+  } else {
+    Arch::barrier();
+    finish_waves<Arch, Cfg, kGated, Cfg::kStagedAtoms>(acc, staged, finish);
+  }
 }
 
 }  // namespace rocm_sd

@@ -85,7 +85,11 @@ INSTANTIATE_TEST_SUITE_P(Splits, RankPlanBytes,
                                          Case{"guidance-rows", Division::kBoth, 6, 64, 104, 1, 1},
                                          Case{"tensor", Division::kTensors, 2, 72, 136, 1, 2},
                                          Case{"tensor", Division::kTensors, 4, 64, 64, 2, 1},
-                                         Case{"displaced:1", Division::kRows, 3, 64, 104, 1, 3}));
+                                         Case{"displaced:1", Division::kRows, 3, 64, 104, 1, 3},
+                                         Case{"rows", Division::kRows, 8, 64, 280, 1, 1},
+                                         Case{"guidance-rows", Division::kBoth, 8, 72, 136, 1, 1},
+                                         Case{"tensor", Division::kTensors, 8, 64, 64, 1, 1},
+                                         Case{"displaced:1", Division::kRows, 8, 64, 264, 1, 2}));
 
 // What no rank of its own can see: a row of one rank is a row of no other, and every message has a receiver
 // that takes part in the same exchange.

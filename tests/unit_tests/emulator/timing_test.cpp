@@ -245,6 +245,35 @@ TEST_P(Timing, StreamsFollowLittlesLawUpToTheBandwidth) {
   }
 }
 
+// A load behind many stores: it waits for those alone that the second-level cache has no room for.
+TEST_P(Timing, LoadsPassWritesThatTheCacheHolds) {
+  const bool old = gfx9();
+  constexpr int kStores = 512;
+  const double step = lanes() * 16, bytes = kStores * step;
+  const std::string next = concat("s_add_u32 s4, s4, ", static_cast<int>(step), "\ns_addc_u32 s5, s5, 0\n");
+  const std::string store =
+      old ? "global_store_dwordx4 v1, v[4:7], s[4:5]\n" : "global_store_b128 v1, v[4:7], s[4:5]\n";
+  const std::string load =
+      old ? "global_load_dwordx4 v[8:11], v1, s[4:5]\n" : "global_load_b128 v[8:11], v1, s[4:5]\n";
+  const std::string use = wait_all() + "v_add_f32_e32 v8, v8, v8\n";
+  // The first load tells the model that loads miss the second-level cache.
+  const std::string code = "v_lshlrev_b32_e32 v1, 4, v0\n" + load + use + times(kStores, next + store) + next;
+  const auto took = [&](double cache_mb) {
+    Machine m = round_machine(GetParam().target);
+    m.memory_gb = 10;  // 10 bytes a cycle
+    m.l2_mb = cache_mb;
+    const auto end = [&](const std::string& text) {
+      return time({.code = text, .bytes = static_cast<size_t>(bytes + 2 * step)}, m).processor.ends.back();
+    };
+    return end(code + load + use) - end(code);
+  };
+  const double alone = step / 10 + 600;  // its own bytes; the latencies of memory and vector cache
+  EXPECT_NEAR(took(4), alone, 0.2 * alone);
+  // What is written back while the stores pass the vector cache, 64 bytes a cycle, is off.
+  const double left = (bytes - 0.1e6) / 10 - bytes / 64;
+  EXPECT_NEAR(took(0.1), alone + left, 0.1 * left);
+}
+
 TEST_P(Timing, ALoopOverTheSameLinesStaysInTheVectorCache) {
   const bool old = gfx9();
   const char* load = old ? "global_load_dword v4, v1, s[4:5]\n" : "global_load_b32 v4, v1, s[4:5]\n";
