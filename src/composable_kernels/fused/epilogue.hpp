@@ -181,23 +181,6 @@ ROCM_SD_DEVICE void finish_epilogue(const EpilogueParams<T>& p, int row, int cha
   finish(row, channel, v, finish.operands(row, channel));
 }
 
-// A number for each of the channels `channel` + row(i) of the 16 from there on, and for its gate, `channels`
-// later. Of channels behind the last one any.
-template <int kCount, class Row>
-ROCM_SD_DEVICE void load_pairs(float (&of_values)[kCount], float (&of_gates)[kCount], const float* from,
-                               int channels, int channel, const Row& row) {
-  const auto load_at = [&](const auto& at) {
-    ROCM_SD_UNROLL
-    for (int i = 0; i < kCount; ++i) of_values[i] = from[at(i)];
-    ROCM_SD_UNROLL
-    for (int i = 0; i < kCount; ++i) of_gates[i] = from[channels + at(i)];
-  };
-  if (channel + 16 <= channels)
-    load_at([&](int i) { return channel + row(i); });
-  else
-    load_at([&](int i) { return channel + row(i) < channels ? channel + row(i) : channels - 1; });
-}
-
 // GEGLU: y = (v + bias) gelu(gate + gate bias); the gates' biases follow the values'. The rest of the
 // epilogue is not taken.
 template <class Arch, class T>

@@ -74,6 +74,22 @@ ROCM_SD_DEVICE void load(Channels& v, const T* from, ChannelSpan span) {
     for (int i = 0; i < 8; ++i) v[i] = i < span.count ? to_float(from[i]) : 0.0f;
   }
 }
+// A number for each of the channels `channel` + row(i) of the 16 from there on, and for its gate, `channels`
+// later. Of channels behind the last one any.
+template <int kCount, class Row>
+ROCM_SD_DEVICE void load_pairs(float (&of_values)[kCount], float (&of_gates)[kCount], const float* from,
+                               int channels, int channel, const Row& row) {
+  const auto load_at = [&](const auto& at) {
+    ROCM_SD_UNROLL
+    for (int i = 0; i < kCount; ++i) of_values[i] = from[at(i)];
+    ROCM_SD_UNROLL
+    for (int i = 0; i < kCount; ++i) of_gates[i] = from[channels + at(i)];
+  };
+  if (channel + 16 <= channels)
+    load_at([&](int i) { return channel + row(i); });
+  else
+    load_at([&](int i) { return channel + row(i) < channels ? channel + row(i) : channels - 1; });
+}
 // Adds the first `count`.
 template <class T>
 ROCM_SD_DEVICE void add_first(Channels& v, const T* from, int count) {
