@@ -113,7 +113,7 @@ def random_checkpoints(tmp_path_factory):
 
 
 @pytest.fixture(scope="module", autouse=True)
-def few_large_files(request, tmp_path_factory, random_checkpoints, monkeypatch_module):
+def few_large_files(request, tmp_path_factory, random_checkpoints):
     """After a file of tests: its own folders go (unless a test of it failed), and all but a few random checkpoints.
 
     pytest deletes what a passed test wrote (pytest.ini), never what a fixture of a whole file wrote: 15 GB in one run.
@@ -126,18 +126,13 @@ def few_large_files(request, tmp_path_factory, random_checkpoints, monkeypatch_m
             folders.append(path)
         return path
 
-    monkeypatch_module.setattr(tmp_path_factory, "mktemp", noting)
-    yield
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tmp_path_factory, "mktemp", noting)
+        yield
     random_checkpoints.shrink(KEPT_CHECKPOINTS)
     if request.session.testsfailed == failed:
         for folder in folders:
             shutil.rmtree(folder, ignore_errors=True)
-
-
-@pytest.fixture(scope="module")
-def monkeypatch_module():
-    with pytest.MonkeyPatch.context() as patch:
-        yield patch
 
 
 @pytest.fixture(scope="session")

@@ -95,8 +95,9 @@ struct StagedRows {
 // the second half their gates; channel counts values only, 0 .. kBlockN / 2. operands = finish.operands(row,
 // channel) was asked for before, for several pieces at a time, so that what it loads arrives together. A
 // finish without operands() is called without the last argument. kStaged: atoms of 16 channels (values and
-// gates) that pass through LDS at once, of kAtoms; staged: 16 * (16 * kStaged + kStagePad) floats for each
-// wave of the workgroup.
+// gates) that pass through LDS at once; staged: 16 * (16 * kStaged + kStagePad) floats for each wave of the
+// workgroup. kAtoms: of channels there are; fewer than the accumulators have where these were gated
+// (gate_values()): then the first kAtoms, of which the elements are the bits of floats.
 template <class Arch, class Cfg, bool kGated, int kStaged, int kAtoms = Cfg::kAtomsN, class Finish>
 ROCM_SD_DEVICE void finish_waves(const Accumulators<Arch, Cfg>& acc, float* staged, const Finish& finish) {
   using Atom = AtomOf<Arch, typename Cfg::T>;
