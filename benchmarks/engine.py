@@ -28,6 +28,14 @@ _c = _c_interface()
 EngineError = _c.EngineError
 
 
+def _pictures(library: ctypes.CDLL, result: Any) -> list[np.ndarray]:
+    try:
+        pictures = result.contents.pictures[:result.contents.count]
+        return [np.ctypeslib.as_array(p.rgb, (p.height, p.width, 3)).copy() for p in pictures]
+    finally:
+        library.rocm_sd_result_free(result)
+
+
 class Engine:
     """One pipeline: one call at a time. Options are the command line's long ones, as keywords."""
 
@@ -47,11 +55,7 @@ class Engine:
     def draw(self, **request: Any) -> list[np.ndarray]:
         result = ctypes.POINTER(_c.Result)()
         self.check(self.library.rocm_sd_generate_from(self.pipeline, _c.option_list(request), None, None, ctypes.byref(result)))
-        try:
-            pictures = result.contents.pictures[:result.contents.count]
-            return [np.ctypeslib.as_array(p.rgb, (p.height, p.width, 3)).copy() for p in pictures]
-        finally:
-            self.library.rocm_sd_result_free(result)
+        return _pictures(self.library, result)
 
     def close(self) -> None:
         if self.pipeline:
@@ -63,3 +67,26 @@ class Engine:
 
     def __exit__(self, *_: Any) -> None:
         self.close()
+
+
+class UpscaleEngine:
+    """One upscaler: one call at a time. Options are those of `rocm-sd upscale`, as keywords."""
+
+    def __init__(self, library: str | Path, **load: Any):
+        self.library = _c.open_library(str(Path(library).resolve()))
+        self.upscaler = ctypes.c_void_p()
+        self.check(self.library.rocm_sd_upscaler_create(_c.option_list(load), ctypes.byref(self.upscaler)))
+
+    check = Engine.check
+
+    def __call__(self, pixels: np.ndarray, **request: Any) -> np.ndarray:
+        """[H,W,3] of uint8."""
+        result, pixels = ctypes.POINTER(_c.Result)(), np.ascontiguousarray(pixels)
+        self.check(self.library.rocm_sd_upscale(self.upscaler, _c.option_list(request), pixels.shape[1], pixels.shape[0], pixels.ctypes.data, None,
+                                                ctypes.byref(result)))
+        return _pictures(self.library, result)[0]
+
+    def close(self) -> None:
+        if self.upscaler:
+            self.library.rocm_sd_upscaler_free(self.upscaler)
+            self.upscaler = ctypes.c_void_p()

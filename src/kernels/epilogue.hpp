@@ -37,6 +37,9 @@ struct Epilogue {
   std::optional<DType> dtype = std::nullopt;  // of y: x's (so by default), or f32 where x is bf16
   const Tensor* channel_scale = nullptr;  // [N,C] or [N,1] f32, for each N-th of the pixels or rows; on GPUs
   const LowRankProduct* low_rank = nullptr;  // of linear layers
+  // No launch of this run writes what a linear layer reads: on Hopper its product then begins beside the
+  // launch before, and waits for it only to write.
+  bool reads_constants = false;
 };
 
 }  // namespace rocm_sd

@@ -8,6 +8,7 @@
 #include "kernels/elementwise/elementwise.hpp"
 #include "kernels/factor_columns.hpp"
 #include "kernels/gemm/linear.hpp"
+#include "runtime/weight_stream.hpp"
 
 namespace rocm_sd {
 namespace {
@@ -49,6 +50,9 @@ bool change_costs_less(int64_t rows, int64_t outputs, bool filter) {
   return (filter ? 2 : 1) * outputs <= rows;
 }
 
+// Whether no launch of a run writes the weights: streamed ones are copied in beside it.
+bool is_constant(const Exec& ex) { return !WeightStream::of(ex.arena()); }
+
 // The layer's weight with its terms in it; none where the terms cost less, for rows of strengths of their
 // own, and for weights that are not stored as they are multiplied.
 std::optional<LinearWeight> changed(Exec& ex, int64_t rows, const LinearWeight& w, const LowRank& terms) {
@@ -60,7 +64,7 @@ std::optional<LinearWeight> changed(Exec& ex, int64_t rows, const LinearWeight& 
   const Tensor matrix = w.weight.stored().values;  // [out,in]
   StoredWeight stored(linear(ex, terms.strengths->scaled_up(terms),
                              LinearWeight{static_cast<const FactorColumns&>(*pack).columns(), std::nullopt},
-                             {.residual = &matrix}));
+                             {.residual = &matrix, .reads_constants = is_constant(ex)}));
   stored.made_in_run = true;
   return LinearWeight{Weight(std::move(stored)), w.bias};
 }
@@ -86,6 +90,7 @@ void RowStrengths::set(std::vector<std::vector<float>> rows) {
       for (const auto& [terms, scaled] : scaled_) scale_up(ex, *terms, scaled.factors, scaled.up);
     });
   scale_all_->run();
+  device_.synchronize();  // a change of weights does not wait for it: Epilogue::reads_constants
 }
 
 const Tensor& RowStrengths::scaled_up(const LowRank& terms) {
@@ -100,6 +105,7 @@ const Tensor& RowStrengths::scaled_up(const LowRank& terms) {
   upload_factors(terms, scaled.factors);
   Exec ex(scratch_);
   scale_up(ex, terms, scaled.factors, scaled.up);
+  device_.synchronize();  // as set()
   return scaled.up;
 }
 

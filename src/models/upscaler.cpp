@@ -171,6 +171,20 @@ Tensor DenseBlock::operator()(Exec& ex, const Tensor& x) const {
   return grown;
 }
 
+Tensor DenseBlock::operator()(Exec& ex, const Tensor& map, const Tensor& into) const {
+  int64_t channels = into.dim(3);
+  const Tensor x = map.narrow(3, 0, channels);
+  for (const Conv& conv : convs) {
+    const bool last = &conv == &convs.back();
+    const Tensor z = last ? into : map.narrow(3, channels, conv.out);
+    conv2d(ex, map.narrow(3, 0, channels), conv,
+           {.pad = Padding::same(1), .epilogue = {.residual = last ? &x : nullptr}, .into = &z});
+    if (!last) leaky_relu_into(ex, z, kSlope, z);
+    channels += conv.out;
+  }
+  return into;
+}
+
 void Rrdb::visit(Visitor& v) {
   for (size_t i = 0; i < dense.size(); ++i) v(concat("rdb", i + 1), dense[i]);
 }
@@ -179,6 +193,17 @@ Tensor Rrdb::operator()(Exec& ex, const Tensor& x, const Tensor& factor) const {
   Tensor h = x;
   for (const DenseBlock& block : dense) h = block(ex, h);
   return add_scaled(ex, x, h, factor);
+}
+
+void Rrdb::operator()(Exec& ex, const std::array<Tensor, 3>& maps, int64_t features,
+                      const Tensor& factors) const {
+  const auto first = [&](int map) { return maps[static_cast<size_t>(map)].narrow(3, 0, features); };
+  const auto rows = [&](const Tensor& map) { return map.reshape({factors.dim(0), map.dim(3)}); };
+  dense[0](ex, maps[0], first(1));
+  dense[1](ex, maps[1], first(2));
+  dense[2](ex, maps[2], first(1));
+  const auto part = [&](int map) { return rows(maps[static_cast<size_t>(map)]).narrow(1, 0, features); };
+  add_scaled_into(ex, part(0), part(1), factors, part(2));
 }
 
 RrdbNet::RrdbNet(const UpscalerConfig& config)
@@ -199,11 +224,41 @@ void RrdbNet::visit(Visitor& v) {
   v("conv_last", last_);
 }
 
-Tensor RrdbNet::operator()(Exec& ex, const Tensor& x, const Tensor& factor) const {
+// In three maps of all channels that a dense block has, of which each convolution reads the first ones and
+// writes the next: nothing is joined by copies.
+Tensor RrdbNet::body(Exec& ex, const Tensor& features, const Tensor& factors) const {
+  const DenseBlock& any = body_.front().dense.front();
+  const int64_t width = any.convs.back().in, count = features.dim(3);
+  std::array<Tensor, 3> maps;
+  for (Tensor& map : maps)
+    map = ex.alloc({features.dim(0), features.dim(1), features.dim(2), width}, features.dtype());
+  copy_into(ex, features, maps[0].narrow(3, 0, count));
+  for (const Rrdb& block : body_) {
+    block(ex, maps, count, factors);
+    std::rotate(maps.begin(), maps.begin() + 2, maps.end());  // the sum's map is the next block's first
+  }
+  return conv2d(ex, maps[0].narrow(3, 0, count), body_out_,
+                {.pad = Padding::same(1), .epilogue = {.residual = &features}});
+}
+
+bool RrdbNet::is_joined_in_place(const Exec& ex, const Tensor& x, const Tensor& factors) const {
+  const DenseBlock& any = body_.front().dense.front();
+  const auto pieces = [&](int64_t channels) {
+    return channels * static_cast<int64_t>(dtype_size(x.dtype())) % 16 == 0;
+  };
+  return conv2d_takes_parts(ex) && factors.dim(0) == x.dim(0) * x.dim(1) * x.dim(2) &&
+         pieces(any.convs.front().in) && pieces(any.convs.front().out);
+}
+
+Tensor RrdbNet::operator()(Exec& ex, const Tensor& x, const Tensor& factors) const {
   const Tensor features = same_conv(ex, x, first_);  // [N,h,w,F]
   Tensor h = features;
-  for (const Rrdb& block : body_) h = block(ex, h, factor);
-  h = same_conv(ex, h, body_out_, &features);
+  if (is_joined_in_place(ex, x, factors)) {
+    h = body(ex, features, factors);
+  } else {
+    for (const Rrdb& block : body_) h = block(ex, h, factors.narrow(0, 0, 1));
+    h = same_conv(ex, h, body_out_, &features);
+  }
   for (const Conv& up : up_)
     h = rectified(ex, conv2d(ex, h, up, {.pad = Padding::same(1), .upsample2x = true}));  // [N,2h,2w,F]
   h = rectified(ex, same_conv(ex, h, hr_));
@@ -295,15 +350,20 @@ void UpscalerNet::load(Device& device, const ParameterSource& source, DType comp
   else
     load_parameters(*this, device, source, compute);
   dtype_ = compute;
-  const float factor = RrdbNet::kFactor;
-  factor_ = tensor_from(device, {1}, &factor);
+  prepare(device, 1);
+}
+
+void UpscalerNet::prepare(Device& device, int64_t pixels) {
+  if (config_.kind != UpscalerKind::kRrdb || (factors_ && factors_.dim(0) == pixels)) return;
+  const std::vector<float> factors(static_cast<size_t>(pixels), RrdbNet::kFactor);
+  factors_ = tensor_from(device, {pixels}, factors.data());
 }
 
 Tensor UpscalerNet::operator()(Exec& ex, const Tensor& x) const {
   require(x.rank() == 4 && x.dim(0) == 1 && x.dim(3) == config_.in_channels() && x.dtype() == dtype_,
           "upscaler: expected [1,h,w,", config_.in_channels(), "] of ", dtype_, ", got ", x.shape(), " of ",
           x.dtype());
-  if (const auto* net = std::get_if<RrdbNet>(&net_)) return (*net)(ex, x, factor_);
+  if (const auto* net = std::get_if<RrdbNet>(&net_)) return (*net)(ex, x, factors_);
   if (const auto* net = std::get_if<SpanNet>(&net_)) return (*net)(ex, x);
   if (const auto* net = std::get_if<SwinNet>(&net_)) return (*net)(ex, x);
   return std::get<CompactNet>(net_)(ex, x);

@@ -56,6 +56,9 @@ struct DenseBlock {
   void visit(Visitor& v);
   Tensor operator()(Exec& ex,
                     const Tensor& x) const;  // [N,h,w,features]; the result's factor is in the weights
+  // The same of a map [N,h,w,features+4*growth] whose first channels are x: what is made goes behind them.
+  // into: [N,h,w,features], the first channels of such a map.
+  Tensor operator()(Exec& ex, const Tensor& map, const Tensor& into) const;
 };
 
 // Residual in residual dense block: x + 0.2 * three dense blocks.
@@ -64,19 +67,25 @@ struct Rrdb {
   explicit Rrdb(const UpscalerConfig& config)
       : dense{DenseBlock(config), DenseBlock(config), DenseBlock(config)} {}
   void visit(Visitor& v);
-  Tensor operator()(Exec& ex, const Tensor& x, const Tensor& factor) const;
+  Tensor operator()(Exec& ex, const Tensor& x, const Tensor& factor) const;  // factor: [1] f32
+  // The same in three maps as dense blocks take them: x is in the first one, the result in the third.
+  // factors: [N*h*w] f32.
+  void operator()(Exec& ex, const std::array<Tensor, 3>& maps, int64_t features, const Tensor& factors) const;
 };
 
 class RrdbNet {
  public:
   explicit RrdbNet(const UpscalerConfig& config);
   void visit(Visitor& v);
-  // x [1,h,w,3*unshuffle^2] in the weights' type -> [1,h*2^doublings,w*2^doublings,3]. factor: [1] f32 that
-  // holds kFactor.
-  Tensor operator()(Exec& ex, const Tensor& x, const Tensor& factor) const;
+  // x [1,h,w,3*unshuffle^2] in the weights' type -> [1,h*2^doublings,w*2^doublings,3]. factors: [h*w] f32, or
+  // [1], that hold kFactor; of all pixels on GPUs' way without copies.
+  Tensor operator()(Exec& ex, const Tensor& x, const Tensor& factors) const;
   static constexpr float kFactor = 0.2f;
 
  private:
+  bool is_joined_in_place(const Exec& ex, const Tensor& x, const Tensor& factors) const;
+  Tensor body(Exec& ex, const Tensor& features, const Tensor& factors) const;
+
   Conv first_, body_out_, hr_, last_;
   std::vector<Rrdb> body_;
   std::vector<Conv> up_;
@@ -126,6 +135,8 @@ class UpscalerNet {
   void visit(Visitor& v);
   // Throws what load_parameters throws. compute: f32, bf16 or f16.
   void load(Device& device, const ParameterSource& source, DType compute);
+  // For maps of h*w pixels: without it an RRDBNet joins its maps by copies.
+  void prepare(Device& device, int64_t pixels);
 
   // x [1,h,w,in_channels] in dtype(), h and w multiples of config().multiple() -> [1,h*g,w*g,out_channels]
   // for g = config().growth_of_map().
@@ -134,7 +145,7 @@ class UpscalerNet {
  private:
   UpscalerConfig config_;
   DType dtype_ = DType::kF32;
-  Tensor factor_;  // RRDBNet's
+  Tensor factors_;  // RRDBNet's
   std::variant<RrdbNet, CompactNet, SpanNet, SwinNet> net_;
 };
 

@@ -18,8 +18,8 @@ const char* control_resize_label(ControlResize how);        // "Just Resize", as
 Image resize_control(const Image& image, ControlResize how, int width, int height);
 
 struct ControlPreprocess {
-  std::string name = "none";     // none, canny, invert, grey, tile, inpaint
-  double low = 100, high = 200;  // canny's thresholds
+  std::string name = "none";     // as parse_control_preprocess() lists them
+  double low = 100, high = 200;  // canny's thresholds; low: of the one of threshold, scribble, scribble_xdog
   double factor = 1;             // tile's: how many times smaller before it is enlarged again
 };
 // "canny", "canny:50:150", "tile:4". Throws UsageError.

@@ -7,6 +7,9 @@
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "kernels/elementwise/elementwise.hpp"
+#include "kernels/resample/resample.hpp"
+#include "kernels/step/step.hpp"
+#include "kernels/windows/windows.hpp"
 #include "models/store_source.hpp"
 #include "pipeline/model_checks.hpp"
 #include "pipeline/pixels.hpp"
@@ -73,24 +76,24 @@ class Canvas {
  public:
   Canvas(Image& image, int64_t rows) : image_(image), sums_(at(rows * image.width * 3), 0.0f) {}
 
-  // values(y, x, c) of a window at row `first`, column `left`, by the weights of its rows and columns.
-  template <class Values>
+  // values [rows,columns,3] of a window at column `left`, by the weights of its rows and columns.
   void add(int64_t left, const std::vector<float>& down, const std::vector<float>& across,
-           const Values& values) {
-    const int64_t width = image_.width;
+           const std::vector<float>& values) {
+    const int64_t width = image_.width, columns = std::ssize(across);
 #pragma omp parallel for schedule(static)
     for (int64_t y = 0; y < std::ssize(down); ++y)
-      for (int64_t x = 0; x < std::min(std::ssize(across), width - left); ++x) {
+      for (int64_t x = 0; x < std::min(columns, width - left); ++x) {
         const float weight = down[at(y)] * across[at(x)];
         if (weight == 0) continue;
-        for (int64_t c = 0; c < 3; ++c) sums_[at((y * width + left + x) * 3 + c)] += weight * values(y, x, c);
+        for (int64_t c = 0; c < 3; ++c)
+          sums_[at((y * width + left + x) * 3 + c)] += weight * values[at((y * columns + x) * 3 + c)];
       }
   }
   // The first `rows` rows are finished.
   void flush(int64_t rows) {
-    const int64_t line = int64_t{image_.width} * 3;
-    for (int64_t i = 0; i < std::min(rows, image_.height - done_) * line; ++i)
-      image_.rgb[at(done_ * line + i)] = to_byte(sums_[at(i)]);
+    const int64_t line = int64_t{image_.width} * 3, finished = std::min(rows, image_.height - done_) * line;
+#pragma omp parallel for schedule(static)
+    for (int64_t i = 0; i < finished; ++i) image_.rgb[at(done_ * line + i)] = to_byte(sums_[at(i)]);
     done_ += rows;
     const auto end = sums_.begin() + rows * line;
     std::move(end, sums_.end(), sums_.begin());
@@ -168,28 +171,66 @@ ImageUpscaler::ImageUpscaler(Device& device, const std::filesystem::path& file, 
   net_.load(device_, StoreSource(store_), dtype);
 }
 
-void ImageUpscaler::prepare(int64_t height, int64_t width) {
-  if (input_ && input_.dim(1) == height && input_.dim(2) == width) return;
+void ImageUpscaler::prepare(int64_t height, int64_t width, bool alone) {
+  if (input_ && input_.dim(1) == height && input_.dim(2) == width && alone == static_cast<bool>(bytes_))
+    return;
   const UpscalerConfig& c = config();
-  const int64_t grown = c.growth_of_map();
+  const int64_t scale = c.growth_of_map() * c.shuffle;
+  const Shape made{1, height * scale, width * scale, 3};
+  program_.reset();
   input_ = make_tensor(device_, {1, height, width, c.in_channels()}, DType::kF32);
-  output_ = make_tensor(device_, {1, height * grown, width * grown, c.out_channels()}, DType::kF32);
-  program_ = std::make_unique<Program>("upscaler", arena_, [this](Exec& ex) {
-    const Tensor x = dtype() == DType::kF32 ? input_ : cast(ex, input_, dtype());
-    copy_into(ex, net_(ex, x), output_);
-  });
+  output_ = alone ? Tensor() : make_tensor(device_, made, DType::kF32);
+  bytes_ = alone ? make_tensor(device_, made, DType::kU8) : Tensor();
+  nonfinite_ = make_tensor(device_, {1}, DType::kI64);
+  net_.prepare(device_, height * width);
+  program_ = std::make_unique<Program>("upscaler", arena_, [this](Exec& ex) { forward(ex); });
+}
+
+void ImageUpscaler::forward(Exec& ex) {
+  const UpscalerConfig& c = config();
+  Tensor made = net_(ex, dtype() == DType::kF32 ? input_ : cast(ex, input_, dtype()));
+  if (c.shuffle > 1) made = pixel_shuffle(ex, made, c.shuffle);  // [1,H,W,3]
+  if (c.adds_image()) {
+    if (dtype() != DType::kF32) made = cast(ex, made, DType::kF32);
+    made = add(ex, made, resample(ex, input_, made.dim(1), made.dim(2), ResampleMode::kNearest));
+  }
+  copy_into(ex, count_nonfinite(ex, made), nonfinite_);
+  if (bytes_)
+    copy_into(ex, to_rgb8(ex, made, 1, 0), bytes_);
+  else
+    copy_into(ex, made, output_);
 }
 
 void ImageUpscaler::release_memory() {
   program_.reset();
-  input_ = output_ = {};
+  input_ = output_ = bytes_ = nonfinite_ = {};
+  net_.prepare(device_, 1);
   arena_.release();
+}
+
+void ImageUpscaler::check_finite() {
+  int64_t bad = 0;
+  device_.copy_to_host(&bad, nonfinite_.data(), sizeof bad);
+  if (bad > 0) throw NotFinite{"upscaler", bad, (bytes_ ? bytes_ : output_).numel()};
+}
+
+// The only window's bytes into the image, which may have fewer rows and columns.
+void ImageUpscaler::fetch_bytes(Image& image) const {
+  const int64_t row = bytes_.dim(2) * 3, line = int64_t{image.width} * 3;
+  if (row == line) {
+    device_.copy_to_host(image.rgb.data(), bytes_.data(), image.rgb.size());
+    return;
+  }
+  std::vector<uint8_t> all(at(bytes_.numel()));
+  device_.copy_to_host(all.data(), bytes_.data(), all.size());
+  for (int64_t y = 0; y < image.height; ++y)
+    std::copy_n(all.begin() + y * row, line, image.rgb.begin() + y * line);
 }
 
 Image ImageUpscaler::attempt(const Image& image, const UpscaleTiles& tiles, const RunWatch& watch,
                              const OnWindow& step) {
   const UpscalerConfig& c = config();
-  const int64_t side = c.unshuffle, factor = c.factor(), shuffle = c.shuffle, unit = c.multiple();
+  const int64_t side = c.unshuffle, factor = c.factor(), unit = c.multiple();
   const Cells cells(image, side, unit);
   // In units of `unit` cells, where the network's own windows begin.
   const int64_t tile = tiles.size > 0 ? std::max<int64_t>(tiles.size / side / unit, 1) : 0;
@@ -198,29 +239,30 @@ Image ImageUpscaler::attempt(const Image& image, const UpscaleTiles& tiles, cons
                    cols = window_axis(cells.cols() / unit, tile, overlap, side * factor * unit);
   const int64_t cell = side * factor;  // pixels of the result that a cell becomes
   const int64_t h = rows.length / cell, w = cols.length / cell;
-  prepare(h, w);
+  const bool alone = rows.begins.size() == 1 && cols.begins.size() == 1;
+  prepare(h, w, alone);
   Image out{static_cast<int>(image.width * factor), static_cast<int>(image.height * factor), {}, {}};
   out.rgb.resize(at(int64_t{out.width} * out.height * 3));
-  Canvas canvas(out, rows.length);
   std::vector<float> pixels(at(input_.numel()));
-  const int64_t all = std::ssize(rows.begins) * std::ssize(cols.begins), channels = c.out_channels();
+  const auto draw = [&](int64_t top, int64_t left) {
+    cells.window(top, left, h, w, pixels.data());
+    upload(device_, input_, pixels.data(), input_.numel());
+    program_->run(watch.profiler, watch.cancel);
+    check_finite();
+  };
+  if (alone) {
+    draw(0, 0);
+    fetch_bytes(out);
+    require<CancelledError>(!step || step(1, 1), "cancelled");
+    return out;
+  }
+  Canvas canvas(out, rows.length);
+  const int64_t all = std::ssize(rows.begins) * std::ssize(cols.begins);
   int64_t done = 0;
   for (size_t i = 0; i < rows.begins.size(); ++i) {
     for (size_t j = 0; j < cols.begins.size(); ++j) {
-      const int64_t top = rows.begins[i] / cell, left = cols.begins[j] / cell;
-      cells.window(top, left, h, w, pixels.data());
-      upload(device_, input_, pixels.data(), input_.numel());
-      program_->run(watch.profiler, watch.cancel);
-      const std::vector<float> made = to_floats(device_, output_);
-      const auto bad = std::ranges::count_if(made, [](float v) { return !std::isfinite(v); });
-      if (bad > 0) throw NotFinite{"upscaler", bad, std::ssize(made)};
-      const auto value = [&](int64_t y, int64_t x, int64_t k) {
-        const int64_t y0 = y / shuffle, x0 = x / shuffle, inside = y % shuffle * shuffle + x % shuffle;
-        const float value =
-            made[at((y0 * w * c.growth_of_map() + x0) * channels + k * shuffle * shuffle + inside)];
-        return c.adds_image() ? value + pixels[at((y0 * w + x0) * 3 + k)] : value;
-      };
-      canvas.add(cols.begins[j], rows.weights[i], cols.weights[j], value);
+      draw(rows.begins[i] / cell, cols.begins[j] / cell);
+      canvas.add(cols.begins[j], rows.weights[i], cols.weights[j], to_floats(device_, output_));
       require<CancelledError>(!step || step(++done, all), "cancelled");
     }
     const bool last = i + 1 == rows.begins.size();

@@ -46,14 +46,19 @@ class ImageUpscaler {
 
  private:
   Image attempt(const Image& image, const UpscaleTiles& tiles, const RunWatch& watch, const OnWindow& step);
-  void prepare(int64_t height, int64_t width);
+  void prepare(int64_t height, int64_t width, bool alone);
+  void forward(Exec& ex);
+  void check_finite();
+  void fetch_bytes(Image& image) const;
 
   Device& device_;
   std::string name_;
   WeightStore store_;
   UpscalerNet net_;
   Arena arena_;
-  Tensor input_, output_;  // persistent, f32: of a window
+  // Persistent, of a window: f32 [1,h,w,C] -> f32 [1,H,W,3] or, of one that is the whole image, u8.
+  Tensor input_, output_, bytes_;
+  Tensor nonfinite_;  // [1] i64
   std::unique_ptr<Program> program_;
 };
 

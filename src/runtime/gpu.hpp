@@ -85,6 +85,7 @@ struct HeadBoxes {
 struct ImageBoxes {
   const void* data = nullptr;  // aligned to 16 bytes
   uint64_t batch = 0, height = 0, width = 0, channels = 0;
+  uint64_t pitch = 0;       // elements from pixel to pixel; 0: channels
   uint32_t box_pixels = 0;  // at most 1024
   uint32_t stride = 1;      // at most 8
   int first[2] = {0, 0}, last[2] = {0, 0};

@@ -85,7 +85,8 @@ extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, size_t size) {
   accepts([&] { parse_control_resize(text); });
   ControlPreprocess how;
   if (accepts([&] { how = parse_control_preprocess(text); })) {
-    check(how.low <= how.high && std::isfinite(how.high) && how.factor >= 1 && std::isfinite(how.factor));
+    check((how.name != "canny" || how.low <= how.high) && how.low >= 0 && how.low <= 65535);
+    check(std::isfinite(how.high) && how.factor >= 1 && std::isfinite(how.factor));
     fuzz_pictures(how, bytes);
   }
   return 0;

@@ -10,6 +10,7 @@ namespace rocm_sd {
 struct ConvGeometry {
   int32_t batch = 1, height = 0, width = 0;  // as stored, before doubling
   int32_t channels = 0, second_channels = 0;
+  int32_t pitch = 0, second_pitch = 0;  // elements from pixel to pixel, whole pieces of 16 bytes; 0: channels
   int32_t outputs = 0;
   int32_t filter_h = 1, filter_w = 1, stride = 1;
   int32_t pad_top = 0, pad_left = 0, pad_bottom = 0, pad_right = 0;
@@ -28,9 +29,12 @@ constexpr int32_t conv_padded(int64_t channels, int element_bytes) {
   const int64_t piece = 16 / element_bytes;
   return static_cast<int32_t>((channels + piece - 1) / piece * piece);
 }
-// Of those, the channels that lie together in a packed filter: 128 bytes, or all.
-constexpr int32_t conv_block(int64_t padded, int element_bytes) {
+// Of those, the channels that lie together in a packed filter: 128 bytes, or 64 where both inputs have such,
+// or all of an input's.
+constexpr int32_t conv_block(int64_t padded, int64_t of_other, int element_bytes) {
   const int64_t block = 128 / element_bytes;
+  if (padded % block == 0 && of_other % block == 0) return static_cast<int32_t>(block);
+  if (padded % (block / 2) == 0 && of_other % (block / 2) == 0) return static_cast<int32_t>(block / 2);
   return static_cast<int32_t>(padded % block ? padded : block);
 }
 
@@ -42,8 +46,8 @@ inline FilterLayout conv_filter_layout(const ConvGeometry& g, int element_bytes)
   for (int i = 0; i < 2; ++i) {
     out.channels[i] = channels[i];
     out.padded[i] = conv_padded(channels[i], element_bytes);
-    out.block[i] = conv_block(out.padded[i], element_bytes);
   }
+  for (int i = 0; i < 2; ++i) out.block[i] = conv_block(out.padded[i], out.padded[1 - i], element_bytes);
   out.taps = g.filter_h * g.filter_w;
   return out;
 }
@@ -57,6 +61,8 @@ ConvImage conv_image(const ConvGeometry& g, const T* x, const T* second) {
   out.data[1] = second;
   out.pieces[0] = conv_padded(g.channels, sizeof(T)) / kPiece;
   out.pieces[1] = conv_padded(g.second_channels, sizeof(T)) / kPiece;
+  out.pitch[0] = g.pitch ? g.pitch / kPiece : out.pieces[0];
+  out.pitch[1] = g.second_pitch ? g.second_pitch / kPiece : out.pieces[1];
   out.height = g.height;
   out.width = g.width;
   out.doubled = g.doubled ? 1 : 0;
@@ -71,16 +77,18 @@ ConvImage conv_image(const ConvGeometry& g, const T* x, const T* second) {
   out.by_image = fast_divide(g.rows() * g.columns());
   out.by_row = fast_divide(g.columns());
   for (int i = 0; i < 2; ++i) {
-    out.block[i] = conv_block(out.pieces[i] * kPiece, sizeof(T)) / kPiece;
+    out.block[i] = conv_block(out.pieces[i] * kPiece, out.pieces[1 - i] * kPiece, sizeof(T)) / kPiece;
     out.by_block[i] = fast_divide(out.block[i]);
     out.by_block_taps[i] = fast_divide(out.block[i] * g.filter_h * g.filter_w);
   }
   out.by_filter_w = fast_divide(g.filter_w);
   const int64_t pixels = int64_t{g.batch} * g.height * g.width;
-  const int64_t most = out.pieces[0] > out.pieces[1] ? out.pieces[0] : out.pieces[1];
+  const int64_t most = out.pitch[0] > out.pitch[1] ? out.pitch[0] : out.pitch[1];
   const int64_t before = int64_t{g.pad_top} * g.width + g.pad_left;
   out.near = (pixels + before) * most < int64_t{1} << 27;
-  out.whole = out.block[0] == ConvImage::kWhole && (out.pieces[1] == 0 || out.block[1] == ConvImage::kWhole);
+  const bool whole = out.block[0] == ConvImage::kWhole || out.block[0] == ConvImage::kWhole / 2;
+  out.whole = whole && (out.pieces[1] == 0 || out.block[1] == out.block[0]) ? out.block[0] : 0;
+  out.whole_shift = out.whole == ConvImage::kWhole ? 3 : 2;
   return out;
 }
 

@@ -84,15 +84,16 @@ ROCM_SD_DEVICE void conv_body(const ConvParams<typename Cfg::T>& p, int index, i
   using T = typename Cfg::T;
   const int channels = p.epilogue.channels, down = phase / 2, right = phase % 2;
   const OutputTile tile = output_tile<Cfg>(index, p.image.pixels, channels);
-  const ConvGather<T> x{p.image, tile.row, down, right};
+  const ConvGather<T, Cfg::kBlockK> x{p.image, tile.row, down, right};
   const T* const filter = p.filter + static_cast<int64_t>(phase) * channels * p.depth;
   const MatrixRows<T> w{filter, p.depth, tile.column, channels, p.depth};
   const Steps k = steps_of_split<Cfg>(p.depth, split, p.split_steps);
   Accumulators<Arch, Cfg> acc{};
   if constexpr (Arch::kBufferLoads) {  // a loop each: what the other needs would cost this one
-    static_assert(ConvImage::kWhole * ConvGather<T>::kChunk % Cfg::kBlockK == 0);
-    if (ConvGatherNear<T>::takes(p.image))
-      multiply<Policy, Arch, Cfg>(acc, lds, WholeMatrixRows<T>{w}, ConvGatherNear<T>{x}, k);
+    using Near = ConvGatherNear<T, Cfg::kBlockK>;
+    static_assert(ConvImage::kWhole * Near::kChunk % Cfg::kBlockK == 0);
+    if (Near::takes(p.image))
+      multiply<Policy, Arch, Cfg>(acc, lds, WholeMatrixRows<T>{w}, Near{x}, k);
     else
       multiply<Policy, Arch, Cfg>(acc, lds, w, x, k);
   } else {

@@ -121,8 +121,8 @@ struct Split : Copy {};
 struct Rgb8 {
   static constexpr bool kBinary = false;
   template <class Arch>
-  ROCM_SD_DEVICE static float apply(float a, float, float, float) {
-    const float unit = a / 2.0f + 0.5f;
+  ROCM_SD_DEVICE static float apply(float a, float, float p0, float p1) {
+    const float unit = a * p0 + p1;
     const float clamped = unit > 0.0f ? (unit < 1.0f ? unit : 1.0f) : 0.0f;
     return Arch::round(clamped * 255.0f);
   }

@@ -47,7 +47,7 @@ struct TmaGemmParams {
   GemmParams<T> gemm;     // splits: within a cluster, without partials; split_steps counts the term's
   int multicast_size;     // of a tile of w, in a cluster
   bool pdl_wait_weights;  // w was written by a kernel that may still be at work
-  bool pdl_wait_late;     // of what is read that kernel wrote d alone, and there is no residual
+  bool pdl_wait_late;     // of what is read that kernel wrote d alone, or nothing
 };
 
 // What one matrix of the batch multiplies: x [rows, depth] and w [columns, depth]; gated: w's values first.

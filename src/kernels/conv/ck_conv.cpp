@@ -35,6 +35,7 @@ Refusal supports_form(const ConvProblem& p) {
   if (p.args.epilogue.channel_shift) return "has no instance with a shift for each image";
   if (p.args.epilogue.channel_scale) return "a scale of channels";
   if (p.args.change) return "a change of the filter";
+  if (p.has_parts()) return "parts of maps";
   if (!act_of(p.args.epilogue.act)) return "has no instance with this activation";
   if (p.channels() % 8 != 0 || p.out_channels() % 8 != 0) return "pixels that are not of 16-byte pieces";
   return std::nullopt;

@@ -44,17 +44,31 @@ const ImplList<ConvProblem>& impls_for(const ConvProblem& p) {
   return p.dtype() == DType::kBF16 && host_has_bf16() ? kHardwareBf16 : kImpls;
 }
 
-void check_inputs(const Tensor& x, const ConvWeight& w, const ConvArgs& args) {
+// Whether x [N,H,W,C] is a whole map, or where `parts` are taken a part of a map's channels.
+bool is_map(const Tensor& x, bool parts) {
+  if (x.rank() != 4) return false;
+  if (x.is_contiguous()) return true;
+  const int64_t pixel = x.stride(2);
+  const auto pieces = [&](int64_t elements) {
+    return elements * static_cast<int64_t>(dtype_size(x.dtype())) % 16 == 0;
+  };
+  return parts && x.stride(3) == 1 && pixel >= x.dim(3) && x.stride(1) == x.dim(2) * pixel &&
+         x.stride(0) == x.dim(1) * x.stride(1) && pieces(pixel) && pieces(x.dim(3)) &&
+         x.offset_bytes() % 16 == 0;
+}
+
+void check_inputs(const Exec& ex, const Tensor& x, const ConvWeight& w, const ConvArgs& args) {
   require(static_cast<bool>(x) && static_cast<bool>(w.weight), "conv2d: an operand is empty");
   const Shape& filter = w.weight.shape();
   require(filter.rank() == 4 && filter.numel() > 0, "conv2d: expected a weight [K,C,R,S], got ", filter);
-  require(x.rank() == 4 && x.is_contiguous(), "conv2d: expected a contiguous x [N,H,W,C], got ", x.shape());
+  const bool parts = conv2d_takes_parts(ex);
+  require(is_map(x, parts), "conv2d: expected a contiguous x [N,H,W,C], got ", x.shape());
   require(x.dtype() == DType::kF32 || x.dtype() == DType::kF16 || x.dtype() == DType::kBF16, "conv2d: x is ",
           x.dtype(), ", expected f32, f16 or bf16");
   require(x.dtype() == w.weight.dtype(), "conv2d: x is ", x.dtype(), ", the weight ", w.weight.dtype());
   int64_t channels = x.dim(3);
   if (const Tensor* second = args.second) {
-    require(second->rank() == 4 && second->is_contiguous() && second->dtype() == x.dtype() &&
+    require(is_map(*second, parts) && second->dtype() == x.dtype() &&
                 second->dim(0) == x.dim(0) && second->dim(1) == x.dim(1) && second->dim(2) == x.dim(2) &&
                 second->dim(3) > 0,
             "conv2d: the second input ", second->shape(), " of ", second->dtype(), " does not fit x ",
@@ -96,7 +110,19 @@ void check_change(const FilterChange& change, const ConvWeight& w) {
           " of ", change.down->stored_as());
 }
 
-void check_epilogue(const Epilogue& epilogue, const Shape& shape, DType dtype, DType out_dtype) {
+void check_into(const Exec& ex, const ConvArgs& args, const Shape& shape, DType dtype) {
+  const Tensor& y = *args.into;
+  require(conv2d_takes_parts(ex), "conv2d: a tensor to write into is not taken here");
+  require(y.shape() == shape && y.dtype() == dtype && is_map(y, true),
+          "conv2d: expected [N,P,Q,K] to write into, a map or a part of its channels, of ", shape, " and ",
+          dtype, ", got ", y.shape(), " of ", y.dtype());
+  if (const Tensor* residual = args.epilogue.residual)
+    require(is_map(*residual, true) && residual->stride(2) == y.stride(2),
+            "conv2d: pixels of the residual and of the result are to be equally far apart");
+}
+
+void check_epilogue(const ConvArgs& args, const Shape& shape, DType dtype, DType out_dtype) {
+  const Epilogue& epilogue = args.epilogue;
   if (const Tensor* shift = epilogue.channel_shift)
     require(shift->shape() == Shape{shape[0], shape[3]} && (shape[3] == 1 || shift->stride(1) == 1) &&
                 (shift->dtype() == DType::kF32 || shift->dtype() == dtype),
@@ -110,7 +136,8 @@ void check_epilogue(const Epilogue& epilogue, const Shape& shape, DType dtype, D
             "conv2d: expected a channel scale [N,", shape[3], "] or [N,1] of f32, N a divisor of ",
             shape[0] * shape[1] * shape[2], " pixels, got ", scale->shape(), " of ", scale->dtype());
   if (const Tensor* residual = epilogue.residual)
-    require(residual->shape() == shape && residual->dtype() == out_dtype && residual->is_contiguous(),
+    require(residual->shape() == shape && residual->dtype() == out_dtype &&
+                (residual->is_contiguous() || args.into),
             "conv2d: expected a contiguous residual ", shape, " of ", out_dtype, ", got ", residual->shape(),
             " of ", residual->dtype());
 }
@@ -162,16 +189,22 @@ bool conv2d_takes_change(const Exec& ex, const ConvWeight& w, const ConvArgs& ar
          !args.upsample2x && (forced.empty() || forced.starts_with("gpu"));
 }
 
+bool conv2d_takes_parts(const Exec& ex) {
+  const std::string forced = forced_impl("conv2d");
+  return ex.device().kind() != DeviceKind::kHost && (forced.empty() || forced.starts_with("gpu"));
+}
+
 Tensor conv2d(Exec& ex, const Tensor& x, const ConvWeight& w, const ConvArgs& args) {
-  check_inputs(x, w, args);
+  check_inputs(ex, x, w, args);
   if (args.change) {
     require(conv2d_takes_change(ex, w, args), "conv2d: a change of the filter is not taken here");
     check_change(*args.change, w);
   }
   const Shape shape = output_shape(x, w, args);  // [N,P,Q,K]
   const DType dtype = result_dtype("conv2d", x, args.epilogue);
-  check_epilogue(args.epilogue, shape, x.dtype(), dtype);
-  const Tensor y = ex.alloc(shape, dtype);
+  check_epilogue(args, shape, x.dtype(), dtype);
+  if (args.into) check_into(ex, args, shape, dtype);
+  const Tensor y = args.into ? *args.into : ex.alloc(shape, dtype);
   if (y.numel() == 0) return y;
   const ConvProblem problem{x, w, args, y};
   select(ex, impls_for(problem), problem).run(ex, problem);

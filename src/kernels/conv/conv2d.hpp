@@ -14,7 +14,7 @@ struct Padding {
 };
 
 // A filter that is another one for one convolution, as a LoRA at run time makes it: filter + up down, rounded
-// to x's dtype, in the memory of the run.
+// to x's dtype, in the memory of the run. No launch of the run may write up or down.
 struct FilterChange {
   const Tensor* up = nullptr;    // [K,r] in x's dtype
   const Weight* down = nullptr;  // [r,C(+C2),R,S]
@@ -28,7 +28,14 @@ struct ConvArgs {
       nullptr;  // [N,H,W,C2]: convolve the channel concat of x and second, without making it
   Epilogue epilogue;
   const FilterChange* change = nullptr;  // where conv2d_takes_change() says so
+  // Where conv2d_takes_parts() says so: the result is written here, [N,P,Q,K] in the result's type, which may be
+  // a part of a map's channels as x and second may; a residual then has as many elements from pixel to pixel.
+  const Tensor* into = nullptr;
 };
+
+// Whether conv2d takes for x, `into` and a residual parts of the channels of maps, such as
+// map.narrow(3, first, count), whose pixels begin at multiples of 16 bytes: on GPUs by our own kernels.
+bool conv2d_takes_parts(const Exec& ex);
 
 // Whether conv2d of these takes a change of the filter: on GPUs by our own kernels, a filter of products'
 // type, an image as large as it is stored.

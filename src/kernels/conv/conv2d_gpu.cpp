@@ -13,6 +13,7 @@
 #include "kernels/factor_columns.hpp"
 #include "kernels/gemm/linear.hpp"
 #include "kernels/tma_plan.hpp"
+#include "runtime/weight_stream.hpp"
 
 namespace rocm_sd {
 namespace {
@@ -30,6 +31,8 @@ ConvImage image_of(const ConvProblem& p, const Tensor& x, const Tensor& second) 
                  .width = small(p.width()),
                  .channels = small(x.dim(3)),
                  .second_channels = second ? small(second.dim(3)) : 0,
+                 .pitch = small(x.stride(2)),
+                 .second_pitch = second ? small(second.stride(2)) : 0,
                  .outputs = small(p.out_channels()),
                  .filter_h = small(p.filter_h()),
                  .filter_w = small(p.filter_w()),
@@ -58,7 +61,8 @@ Tensor changed_filter(Exec& ex, const ConvProblem& p, const Tensor& packed) {
   };
   const auto pack = down.packed(concat("gpu columns ", p.channels(), "+", p.second_channels()), make);
   const Weight& columns = static_cast<const FactorColumns&>(*pack).columns();  // [depth,r]
-  return linear(ex, *p.args.change->up, LinearWeight{columns, std::nullopt}, {.residual = &packed});
+  return linear(ex, *p.args.change->up, LinearWeight{columns, std::nullopt},
+                {.residual = &packed, .reads_constants = !WeightStream::of(ex.arena())});
 }
 
 // The filter as the kernel reads it, laid out on first use; one that is stored in 8 bits is dequantized for
@@ -132,6 +136,7 @@ void launch_tma(Exec& ex, const OpInfo& info, const ConvProblem& p, const ConvCh
       if (image.pieces[i] == 0) continue;
       boxes.data = image.data[i];
       boxes.channels = static_cast<uint64_t>(image.pieces[i]) * 8;
+      boxes.pitch = static_cast<uint64_t>(image.pitch[i]) * 8;
       device.map_boxes(i == 0 ? &tma.x : &tma.second, boxes);
     }
     const auto depth = static_cast<uint64_t>(params.depth);
@@ -329,7 +334,8 @@ Refusal conv2d_supports_gpu(const Exec& ex, const ConvProblem& p) {
     return concat("filters of more than ", ConvImage::kMaxFilter, " taps in a direction");
   const ConvExtent extent = conv_extent(p);
   const auto piece = static_cast<int64_t>(16 / dtype_size(p.dtype()));
-  const int64_t padded = conv_padded_channels(std::max(p.channels(), p.second_channels()), p.dtype());
+  const int64_t pitch = std::max(p.x.stride(2), p.args.second ? p.args.second->stride(2) : 0);
+  const int64_t padded = conv_padded_channels(pitch, p.dtype());
   const int64_t most = kernel_tables(device->traits()).pixel_limit == PixelLimit::kCount ? kMax : kMaxNear;
   if (extent.pixels > kMax || extent.outputs > kMax || extent.depth > kMax ||
       p.batch() * p.height() * p.width() > most / (padded / piece))

@@ -26,6 +26,10 @@ struct ConvProblem {
   int64_t out_h() const { return y.dim(1); }
   int64_t out_w() const { return y.dim(2); }
   int64_t out_channels() const { return y.dim(3); }
+  // Parts of maps' channels, whose pixels lie further apart than they are long.
+  bool has_parts() const {
+    return !x.is_contiguous() || !y.is_contiguous() || (args.second && !args.second->is_contiguous());
+  }
 
   ConvSpec spec() const;  // what of the problem has a text
   std::string describe() const;

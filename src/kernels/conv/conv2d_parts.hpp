@@ -45,7 +45,7 @@ EpilogueParams<T> conv_epilogue(const ConvProblem& p) {
   out.y = static_cast<T*>(p.y.data());
   out.rows = static_cast<int>(p.batch() * p.out_h() * p.out_w());
   out.channels = static_cast<int>(p.out_channels());
-  out.y_stride = p.out_channels();
+  out.y_stride = p.y.stride(2);
   out.rows_per_image = static_cast<int>(p.out_h() * p.out_w());
   if (p.w.bias) out.bias = p.w.bias->as<float>();
   out.float_result = p.out_dtype() != p.dtype();

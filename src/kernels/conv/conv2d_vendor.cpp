@@ -148,6 +148,7 @@ Refusal supports(const Exec& ex, const ConvProblem& p, const Vendor& vendor) {
   if (p.w.weight.scales()) return "weights stored in 8 bits";
   if (p.args.epilogue.channel_scale) return "a scale of channels";
   if (p.args.change) return "a change of the filter";
+  if (p.has_parts()) return "parts of maps";
   // The kernels that prepare operands and finish sums are ours.
   for (const char* kernel : {"conv_pack_", "conv_pad_", "conv_reduce_"})
     if (Refusal refusal = supports_kernel(ex, concat(kernel, dtype_name(p.dtype())))) return refusal;

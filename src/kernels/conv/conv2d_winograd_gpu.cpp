@@ -86,6 +86,7 @@ Refusal conv2d_refuses_winograd(const Exec& ex, const ConvProblem& p) {
     return "filters that are stored in f16 and stay as they are";
   if (p.filter_h() != 3 || p.filter_w() != 3 || p.args.stride != 1) return "3x3 filters of stride 1 only";
   if (p.args.second || p.args.upsample2x) return "one input, as large as it is stored";
+  if (p.has_parts()) return "whole maps only";
   const int64_t row = p.width() * conv_padded_channels(p.channels(), p.dtype());
   const int64_t elements = (p.batch() * p.height() + p.args.pad.top + 4) * row;
   const int64_t tiles = tiles_of(p).all;

@@ -186,6 +186,29 @@ Tensor add_scaled(Exec& ex, const Tensor& a, const Tensor& b, const Tensor& fact
   return y;
 }
 
+void add_scaled_into(Exec& ex, const Tensor& a, const Tensor& b, const Tensor& factors, const Tensor& y) {
+  require(a.rank() == 2 && a.shape() == b.shape() && a.shape() == y.shape() && a.stride(1) == 1 &&
+              b.stride(1) == 1 && y.stride(1) == 1,
+          "add_scaled: expected rows [R,C] of one shape, got ", a.shape(), ", ", b.shape(), " and ",
+          y.shape());
+  require(factors.shape() == Shape{a.dim(0)} && factors.dtype() == DType::kF32 && factors.is_contiguous(),
+          "add_scaled: factors: expected [", a.dim(0), "] f32, got ", factors.shape(), " ", factors.dtype());
+  require_activation_type(a, "add_scaled", "a");
+  require<UsageError>(a.dtype() == b.dtype() && a.dtype() == y.dtype(), "add_scaled: b is ", b.dtype(),
+                      ", y ", y.dtype(), ", a is ", a.dtype());
+  if (y.numel() == 0) return;
+  MapProblem problem = flat("add_scaled", Map::kAddScaled, a, y);
+  problem.b = b.data();
+  problem.b_type = b.dtype();
+  problem.rows = a.dim(0);
+  problem.cols = a.dim(1);
+  problem.a_stride = a.stride(0);
+  problem.b_stride = b.stride(0);
+  problem.y_stride = y.stride(0);
+  problem.factors = factors.as<float>();
+  run_map(ex, problem);
+}
+
 Tensor concat_channels(Exec& ex, const Tensor& a, const Tensor& b) {
   const auto outer = [](const Tensor& x) {
     return x.shape().dims().first(static_cast<size_t>(x.rank() - 1));

@@ -15,7 +15,7 @@ enum class Map {
   kMulGelu,    // a * gelu(b)
   kAffine,     // a * p0 + p1
   kSoftClamp,  // p0 * tanh(a / p0)
-  kRgb8,       // 8 bits of a picture in -1..1
+  kRgb8,       // 8 bits of what a * p0 + p1 brings to 0..1
   kSplit,      // bf16(a), and at part_stride what that rounding takes away, and at twice that, if parts is 3,
                // bf16(a)
   kAddScaled,  // a + factors[r] * b

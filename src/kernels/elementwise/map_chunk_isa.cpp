@@ -88,7 +88,7 @@ void loop_rgb8(const MapChunk& m) {
   for (int64_t i = 0; i < m.count; i += kLanes) {
     const int64_t count = m.count - i < kLanes ? m.count - i : kLanes;
     const Vec x = count == kLanes ? load(a + i) : load_part(a + i, count);
-    const Vec unit = x * 0.5f + 0.5f;
+    const Vec unit = x * m.p0 + m.p1;
     float scaled[kLanes];
     store(scaled, (unit > 0.0f ? vmin(unit, splat(1.0f)) : Vec{}) * 255.0f);
     // The product must be rounded to float before it is rounded to an integer; the compiler would fuse the

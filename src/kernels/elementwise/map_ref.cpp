@@ -28,7 +28,7 @@ double apply(const MapProblem& p, int64_t row, double a, double b) {
     case Map::kSplit: return a;
     case Map::kRgb8: {
       // The contract's arithmetic is float: halves must fall where NumPy's float32 puts them.
-      const float unit = static_cast<float>(a) / 2.0f + 0.5f;
+      const float unit = static_cast<float>(a) * p.p0 + p.p1;
       return std::isnan(unit) ? 0.0 : std::nearbyint(std::clamp(unit, 0.0f, 1.0f) * 255.0f);
     }
   }

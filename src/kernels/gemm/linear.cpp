@@ -7,6 +7,7 @@
 #include "kernels/gemm/linear_gpu.hpp"
 #include "kernels/gemm/linear_impl.hpp"
 #include "kernels/gemm/linear_vendor.hpp"
+#include "kernels/gemm/whole_rows.hpp"
 #include "kernels/problem.hpp"
 #include "kernels/result_type.hpp"
 
@@ -145,6 +146,10 @@ Tensor run(Exec& ex, const char* op, const Tensor& x, const LinearWeight& w, con
   require(in > 0, op, ": x ", x.shape(), " has no columns");
   if (epilogue.channel_scale) check_scale(op, *epilogue.channel_scale, x.numel() / in, outputs);
   if (epilogue.low_rank) check_low_rank(op, *epilogue.low_rank, x, w);
+  if (!epilogue.low_rank && linear_wants_whole_rows(ex, x, w)) {
+    const Tensor whole = with_whole_rows(ex, x);
+    return run(ex, op, whole, with_whole_rows(ex, w), epilogue, gated);
+  }
   Tensor y = ex.alloc(shape, dtype);
   if (y.numel() == 0) return y;
   const LinearProblem problem{

@@ -96,7 +96,7 @@ Tensor scale_model_input(Exec& ex, const Tensor& x, double factor, int times, DT
   return y;
 }
 
-Tensor to_rgb8(Exec& ex, const Tensor& x) {
+Tensor to_rgb8(Exec& ex, const Tensor& x, float scale, float shift) {
   require(x.rank() == 4 && x.dim(3) == 3, "to_rgb8: x must be [N,H,W,3], is ", x.shape());
   require_activation_type(x, "to_rgb8", "x");
   require_contiguous(x, "to_rgb8", "x");
@@ -107,7 +107,9 @@ Tensor to_rgb8(Exec& ex, const Tensor& x) {
                .y = y.data(),
                .a_type = x.dtype(),
                .y_type = DType::kU8,
-               .cols = x.numel()});
+               .cols = x.numel(),
+               .p0 = scale,
+               .p1 = shift});
   return y;
 }
 

@@ -30,10 +30,10 @@ Tensor apply_guidance(Exec& ex, const Tensor& model_output, const GuidanceArgs& 
 // one batch.
 Tensor scale_model_input(Exec& ex, const Tensor& x, double factor, int times, DType dtype);
 
-// Decoded picture x [N,H,W,3] f32, bf16 or f16 in -1..1 -> 8-bit RGB [N,H,W,3] u8: round(clamp(x / 2 + 0.5,
-// 0, 1)
-// * 255), half to even as NumPy does. NaN gives 0 (count_nonfinite tells).
-Tensor to_rgb8(Exec& ex, const Tensor& x);
+// Picture x [N,H,W,3] f32, bf16 or f16, by default in -1..1 as decoders make it -> 8-bit RGB [N,H,W,3] u8:
+// round(clamp(x * scale + shift, 0, 1) * 255), half to even as NumPy does. NaN gives 0 (count_nonfinite
+// tells). scale: a power of two.
+Tensor to_rgb8(Exec& ex, const Tensor& x, float scale = 0.5f, float shift = 0.5f);
 
 // Number of elements of x that are NaN or infinite, as one i64 on the device.
 Tensor count_nonfinite(Exec& ex, const Tensor& x);

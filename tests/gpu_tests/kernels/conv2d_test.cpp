@@ -4,8 +4,11 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "gpu_tests/gpu_test.hpp"
 #include "kernels/conv/conv2d_winograd_gpu.hpp"
+#include "kernels/elementwise/elementwise.hpp"
 #include "support/conv2d_testing.hpp"
 
 namespace rocm_sd {
@@ -95,6 +98,9 @@ void every_configuration(DType dtype, GemmAlgorithm algorithm, std::optional<DTy
                        {{1, 7, 12, 96}, 0, 20, 3, 1, Padding::same(1), true},
                        // Channels in whole blocks, which AMD's kernels gather otherwise.
                        {{2, 7, 9, 64}, 128, 72, 3, 1, Padding::same(1), false, true},
+                       // In halves of such, of both inputs or of one.
+                       {{1, 8, 9, 96}, 32, 40, 3, 1, Padding::same(1), false, true},
+                       {{1, 5, 13, 160}, 0, 32, 3, 2, Padding{0, 0, 1, 1}},
                        {{1, 6, 11, 64}, 0, 24, 5, 1, Padding{2, 1, 2, 3}}},
                       dtype, algorithm, asked.value_or(dtype));
 }
@@ -176,6 +182,81 @@ TEST_P(Conv2dOnGpu, HoldsFiltersOnceAndGivesThemBack) {
     EXPECT_EQ(s.weight.weight.stored_bytes(), static_cast<size_t>(24 * 9 * padded) * dtype_size(GetParam()));
     EXPECT_EQ(on_host(s.weight.weight.plain()), to_doubles(s.host.weight)) << first << "+" << second;
   }
+}
+
+// Operands and result that are parts of maps' channels, of every configuration: as whole ones give it, and nothing
+// beside the result is written.
+TEST_P(Conv2dOnGpu, PartsOfMaps) {
+  const int64_t piece = 16 / static_cast<int64_t>(dtype_size(GetParam()));
+  for (const ConvCase& c : {ConvCase{{2, 9, 13, 64}, 0, 32, 3, 1, Padding::same(1), false, true, false, true},
+                            ConvCase{{1, 7, 18, 32}, 96, 64, 3, 1, Padding::same(1), false, true, true, true},
+                            ConvCase{{1, 6, 10, 128}, 64, 96, 1, 2, Padding{0, 0, 0, 0}, false, true},
+                            ConvCase{{1, 5, 6, 40}, 0, 24, 3, 1, Padding::same(1), true, true}}) {
+    const Prepared s(c, GetParam(), 7);
+    Arena arena(test_gpu());
+    Exec ex(arena);
+    // In a map with `before` and `after` channels more.
+    const auto part = [&](const Tensor& whole, int64_t before, int64_t after) {
+      Shape shape = whole.shape();
+      shape[3] += before + after;
+      const Tensor map = poisoned(test_gpu(), shape, whole.dtype());
+      const Tensor out = map.narrow(3, before, whole.dim(3));
+      copy_into(ex, whole, out);
+      return out;
+    };
+    const Tensor x = part(s.gpu.x, piece, 2 * piece),
+                 second = c.second ? part(s.gpu.second, 0, piece) : Tensor();
+    const Tensor residual = part(s.gpu.residual, 0, 5 * piece);
+    ConvArgs args = s.gpu.args(c);
+    if (c.second) args.second = &second;
+    if (c.residual) args.epilogue.residual = &residual;
+    ASSERT_TRUE(conv2d_takes_parts(ex));
+    Shape wider = s.want.shape();
+    wider[3] += 5 * piece;
+    const auto check = [&](const auto& run, const std::string& what) {
+      const Tensor map = poisoned(test_gpu(), wider, GetParam());
+      const Tensor into = map.narrow(3, 2 * piece, c.out);
+      run(into);
+      const Tensor dense = ex.alloc(s.want.shape(), GetParam());
+      copy_into(ex, into, dense);
+      const ConvProblem problem{x, s.weight, args, into};
+      expect_near(on_host(dense), to_doubles(s.want), conv_tolerance(problem), what);
+      int64_t poison = 0;
+      for (const float v : to_floats(test_gpu(), map)) poison += std::isnan(v);
+      EXPECT_EQ(poison, map.numel() - into.numel()) << what;
+    };
+    check(
+        [&](const Tensor& into) {
+          args.into = &into;
+          (void)conv2d(ex, x, s.weight, args);
+          args.into = nullptr;
+        },
+        describe(c));
+    const Tensor y = poisoned(test_gpu(), wider, GetParam()).narrow(3, 2 * piece, c.out);
+    const ConvProblem problem{x, s.weight, args, y};
+    for (const ConvChoice& choice : conv_candidates(test_gpu().traits(), conv_extent(problem)))
+      check(
+          [&](const Tensor& into) { conv2d_gpu_by(ex, ConvProblem{x, s.weight, args, into}, choice); },
+          describe(c, choice));
+  }
+}
+
+TEST_P(Conv2dOnGpu, RefusesPartsThatAreNotOfPieces) {
+  const ConvCase c{{1, 4, 4, 16}, 0, 8};
+  const Prepared s(c, GetParam(), 2);
+  Arena arena(test_gpu());
+  Exec ex(arena);
+  const Tensor map = ex.alloc({1, 4, 4, 34}, GetParam());
+  EXPECT_THROW((void)conv2d(ex, map.narrow(3, 1, 16), s.weight, s.gpu.args(c)), ShapeError);
+  const Tensor narrow = ex.alloc({1, 4, 4, 9}, GetParam()).narrow(3, 0, 8);
+  ConvArgs args = s.gpu.args(c);
+  args.into = &narrow;
+  EXPECT_THROW((void)conv2d(ex, s.gpu.x, s.weight, args), ShapeError);
+  const Tensor other = ex.alloc({1, 4, 4, 16}, GetParam()), residual = ex.alloc({1, 4, 4, 8}, GetParam());
+  const Tensor into = other.narrow(3, 0, 8);
+  args.into = &into;
+  args.epilogue.residual = &residual;  // denser than the result
+  EXPECT_THROW((void)conv2d(ex, s.gpu.x, s.weight, args), ShapeError);
 }
 
 TEST_P(Conv2dOnGpu, GivesTheSameBitsTwice) {

@@ -241,6 +241,23 @@ TEST_P(GpuLinearTest, UnalignedRows) {
   check_every_candidate(cases, GetParam());
 }
 
+// Through the op, which gives rows of other depths zeros behind them: more rows than the kernel for few rows has
+// workgroups for, too.
+TEST_P(GpuLinearTest, ManyUnalignedRows) {
+  GpuTestExec test;
+  for (const Case& c : {Case{262150, 3, 5}, Case{70, 181, 90, true, true}, Case{33, 45, 36, true, false, true}}) {
+    const Operands operands(test, c, GetParam(), 9);
+    const Tensor y = c.gated ? linear_geglu(test.ex, operands.gpu_x, operands.gpu_weight)
+                             : linear(test.ex, operands.gpu_x, operands.gpu_weight,
+                                      {.residual = c.residual ? &operands.gpu_residual : nullptr});
+    const std::vector<float> got = to_floats(test.device, y);
+    expect_near({got.begin(), got.end()}, operands.reference(c, 0, c.rows),
+                reduction_tolerance(GetParam(), c.in), describe(c));
+    EXPECT_EQ(to_floats(host_device(), operands.gpu_weight.weight.plain()).size(),
+              static_cast<size_t>(operands.weight.numel()));
+  }
+}
+
 // What TMA fetches: channels in blocks of 32, tiles and clusters that are not full.
 TEST_P(GpuLinearTest, OddShapesOfWholeBlocks) {
   const std::vector<Case> cases = {

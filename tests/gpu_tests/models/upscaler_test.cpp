@@ -23,15 +23,20 @@ class UpscalersOnGpu : public testing::TestWithParam<DType> {
   void check(const UpscalerConfig& config, int64_t height, int64_t width) {
     const RandomSource source;
     const Tensor x = random_tensor({1, height, width, config.in_channels()}, DType::kF32, 1);
-    const auto run = [&](Device& device, DType dtype) {
+    const auto run = [&](Device& device, DType dtype, bool prepared = false) {
       UpscalerNet net(config);
       net.load(device, source, dtype);
+      if (prepared) net.prepare(device, height * width);
       return run_on(
           device, [&](Exec& ex, const Upload& upload) { return net(ex, upload(x, dtype)); },
           test_gpu_is_emulated() ? 1 : 3);
     };
-    EXPECT_GE(signal_to_noise(run(test_gpu(), GetParam()), run(host_device(), DType::kF32)), least())
-        << config.name() << " " << height << "x" << width;
+    const std::vector<float> want = run(host_device(), DType::kF32);
+    for (const bool prepared : {false, true}) {
+      if (prepared && config.kind != UpscalerKind::kRrdb) break;
+      EXPECT_GE(signal_to_noise(run(test_gpu(), GetParam(), prepared), want), least())
+          << config.name() << " " << height << "x" << width << (prepared ? " prepared" : "");
+    }
   }
 };
 INSTANTIATE_TEST_SUITE_P(Types, UpscalersOnGpu, testing::Values(DType::kF16, DType::kBF16, DType::kF32),
@@ -41,6 +46,7 @@ TEST_P(UpscalersOnGpu, RrdbNets) {
   check({.blocks = 1}, 6, 9);
   check({.unshuffle = 2, .blocks = 1}, 5, 5);
   check({.features = 20, .growth = 12, .blocks = 2, .doublings = 1}, 7, 3);
+  check({.features = 24, .growth = 8, .blocks = 2, .doublings = 0}, 9, 5);
 }
 
 TEST_P(UpscalersOnGpu, CompactNets) {

@@ -8,8 +8,9 @@
 // Models: sd15-unet, sd21-unet, sdxl-unet (with guidance: a batch of two an image), sd15-control,
 // sd21-control, sdxl-control (a step of the UNet, then one with a ControlNet beside it in the same captured
 // graph, and what the second takes of the first in time and in operations), vae (decoder), vae-bands (decoder
-// in 8 bands), vae-encoder, taesd, clip-l, clip-bigg; a size is in pixels. All of them in their usual sizes
-// by default. FILE is written anew after each model, in the schema of src/measurement/record.hpp.
+// in 8 bands), vae-encoder, taesd, clip-l, clip-bigg, and upscalers of published sizes: rrdb (Real-ESRGAN
+// x4plus), compact (realesr-general-x4v3), span (x4, 48 features), swinir (classical x4); a size is in
+// pixels. The first ones in their usual sizes by default. FILE is written anew after each model, in the schema of src/measurement/record.hpp.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -30,6 +31,7 @@
 #include "models/controlnet.hpp"
 #include "models/taesd.hpp"
 #include "models/unet.hpp"
+#include "models/upscaler.hpp"
 #include "models/vae.hpp"
 #include "performance_tests/gpu/graph_time.hpp"
 #include "performance_tests/gpu/pool_source.hpp"
@@ -235,6 +237,17 @@ struct Bench {
     run(work.text, bytes_of(model), [&](Exec& ex) { copy_into(ex, model(ex, latents), out); }, out);
   }
 
+  void upscaler(const Work& work, const UpscalerConfig& config) {
+    UpscalerNet model(config);
+    model.load(device, source, dtype);
+    model.prepare(device, work.height * work.width);
+    const Tensor picture = waves(device, {1, work.height, work.width, 3}, dtype);
+    const int64_t grown = config.growth_of_map();
+    const Tensor out =
+        make_tensor(device, {1, work.height * grown, work.width * grown, config.out_channels()}, dtype);
+    run(work.text, bytes_of(model), [&](Exec& ex) { copy_into(ex, model(ex, picture), out); }, out);
+  }
+
   void clip(const Work& work, const ClipConfig& config) {
     const int64_t rows = 2 * work.images;
     ClipTextModel model = ClipTextModel::load(device, config, source, dtype);
@@ -262,6 +275,27 @@ const std::vector<std::pair<std::string, Body>>& models() {
       {"taesd", [](Bench& b, const Work& w) { b.taesd(w); }},
       {"clip-l", [](Bench& b, const Work& w) { b.clip(w, configs::clip_l()); }},
       {"clip-bigg", [](Bench& b, const Work& w) { b.clip(w, configs::openclip_bigg()); }},
+      {"rrdb", [](Bench& b, const Work& w) { b.upscaler(w, {}); }},
+      {"compact",
+       [](Bench& b, const Work& w) {
+         b.upscaler(w, {.kind = UpscalerKind::kCompact, .blocks = 32, .doublings = 0, .shuffle = 4});
+       }},
+      {"span",
+       [](Bench& b, const Work& w) {
+         b.upscaler(w, {.kind = UpscalerKind::kSpan,
+                        .features = 48,
+                        .blocks = 6,
+                        .doublings = 0,
+                        .shuffle = 4,
+                        .normalised = true});
+       }},
+      {"swinir",
+       [](Bench& b, const Work& w) {
+         b.upscaler(w, {.kind = UpscalerKind::kSwin,
+                        .features = 180,
+                        .doublings = 2,
+                        .swin = {.depths = {6, 6, 6, 6, 6, 6}}});
+       }},
   };
   return all;
 }
