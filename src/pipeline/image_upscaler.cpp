@@ -7,7 +7,6 @@
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "kernels/elementwise/elementwise.hpp"
-#include "kernels/resample/resample.hpp"
 #include "kernels/step/step.hpp"
 #include "kernels/windows/windows.hpp"
 #include "models/store_source.hpp"
@@ -182,6 +181,8 @@ void ImageUpscaler::prepare(int64_t height, int64_t width, bool alone) {
   output_ = alone ? Tensor() : make_tensor(device_, made, DType::kF32);
   bytes_ = alone ? make_tensor(device_, made, DType::kU8) : Tensor();
   nonfinite_ = make_tensor(device_, {1}, DType::kI64);
+  const std::vector<float> ones(at(c.shuffle * c.shuffle), 1.0f);
+  ones_ = tensor_from(device_, {c.shuffle * c.shuffle}, ones.data());
   net_.prepare(device_, height * width);
   program_ = std::make_unique<Program>("upscaler", arena_, [this](Exec& ex) { forward(ex); });
 }
@@ -189,11 +190,12 @@ void ImageUpscaler::prepare(int64_t height, int64_t width, bool alone) {
 void ImageUpscaler::forward(Exec& ex) {
   const UpscalerConfig& c = config();
   Tensor made = net_(ex, dtype() == DType::kF32 ? input_ : cast(ex, input_, dtype()));
-  if (c.shuffle > 1) made = pixel_shuffle(ex, made, c.shuffle);  // [1,H,W,3]
-  if (c.adds_image()) {
+  if (c.adds_image()) {  // a pixel's colour to all of its square
     if (dtype() != DType::kF32) made = cast(ex, made, DType::kF32);
-    made = add(ex, made, resample(ex, input_, made.dim(1), made.dim(2), ResampleMode::kNearest));
+    const Tensor squares = made.reshape({input_.numel(), made.numel() / input_.numel()});
+    add_scaled_into(ex, squares, ones_, input_.reshape({input_.numel()}), squares);
   }
+  if (c.shuffle > 1) made = pixel_shuffle(ex, made, c.shuffle);  // [1,H,W,3]
   copy_into(ex, count_nonfinite(ex, made), nonfinite_);
   if (bytes_)
     copy_into(ex, to_rgb8(ex, made, 1, 0), bytes_);
@@ -203,7 +205,7 @@ void ImageUpscaler::forward(Exec& ex) {
 
 void ImageUpscaler::release_memory() {
   program_.reset();
-  input_ = output_ = bytes_ = nonfinite_ = {};
+  input_ = output_ = bytes_ = nonfinite_ = ones_ = {};
   net_.prepare(device_, 1);
   arena_.release();
 }

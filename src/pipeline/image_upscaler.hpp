@@ -59,6 +59,7 @@ class ImageUpscaler {
   // Persistent, of a window: f32 [1,h,w,C] -> f32 [1,H,W,3] or, of one that is the whole image, u8.
   Tensor input_, output_, bytes_;
   Tensor nonfinite_;  // [1] i64
+  Tensor ones_;       // [shuffle^2] f32
   std::unique_ptr<Program> program_;
 };
 

@@ -14,6 +14,7 @@ namespace rocm_sd {
 struct WinogradImage {
   const Half* x;  // [images, height, width, channels], aligned to 8 bytes
   int32_t height, width, channels, pad_top, pad_left;
+  int32_t pitch;  // elements from pixel to pixel
   int32_t out_height, out_width;
   int32_t tiles;                // of all images
   FastDivide by_image, by_row;  // tiles of an image, of a row
@@ -65,7 +66,7 @@ class WinogradWindows {
       rows_[job] = 0;
       unrolled<4>([&](int i) {
         rows_[job] |= static_cast<uint32_t>(tile < image.tiles && y + i >= 0 && y + i < image.height) << i;
-        const uint32_t at = static_cast<uint32_t>((corner + i) * image.channels + quad_of(job) * 4) * 2;
+        const uint32_t at = static_cast<uint32_t>((corner + i) * image.pitch + quad_of(job) * 4) * 2;
         column_at_[job][i] = x + i >= 0 && x + i < image.width ? at : Unit::kNowhere;
       });
     });
@@ -74,8 +75,8 @@ class WinogradWindows {
   // Channels k .. k + kWinogradDepth - 1; zeros beyond the last.
   ROCM_SD_DEVICE void load(int k) {
     const int64_t before = static_cast<int64_t>(image_.pad_top) * image_.width + image_.pad_left;
-    const int64_t row = static_cast<int64_t>(image_.width) * image_.channels;
-    const Half* const base = image_.x - before * image_.channels + k;
+    const int64_t row = static_cast<int64_t>(image_.width) * image_.pitch;
+    const Half* const base = image_.x - before * image_.pitch + k;
     unrolled<4>([&](int r) {
       const auto from = Unit::buffer(base + r * row);
       unrolled<kJobs>([&](int job) {

@@ -86,8 +86,7 @@ Refusal conv2d_refuses_winograd(const Exec& ex, const ConvProblem& p) {
     return "filters that are stored in f16 and stay as they are";
   if (p.filter_h() != 3 || p.filter_w() != 3 || p.args.stride != 1) return "3x3 filters of stride 1 only";
   if (p.args.second || p.args.upsample2x) return "one input, as large as it is stored";
-  if (p.has_parts()) return "whole maps only";
-  const int64_t row = p.width() * conv_padded_channels(p.channels(), p.dtype());
+  const int64_t row = p.width() * conv_padded_channels(p.x.stride(2), p.dtype());
   const int64_t elements = (p.batch() * p.height() + p.args.pad.top + 4) * row;
   const int64_t tiles = tiles_of(p).all;
   if (elements > int64_t{1} << 29 || tiles * 4 > std::numeric_limits<int32_t>::max() / 2 ||
@@ -140,6 +139,7 @@ void conv2d_winograd_gpu(Exec& ex, const ConvProblem& p) {
   image.channels = small(x.dim(3));
   image.pad_top = p.args.pad.top;
   image.pad_left = p.args.pad.left;
+  image.pitch = small(x.stride(2));
   image.out_height = small(p.out_h());
   image.out_width = small(p.out_w());
   image.tiles = small(tiles.all);

@@ -187,10 +187,12 @@ Tensor add_scaled(Exec& ex, const Tensor& a, const Tensor& b, const Tensor& fact
 }
 
 void add_scaled_into(Exec& ex, const Tensor& a, const Tensor& b, const Tensor& factors, const Tensor& y) {
-  require(a.rank() == 2 && a.shape() == b.shape() && a.shape() == y.shape() && a.stride(1) == 1 &&
-              b.stride(1) == 1 && y.stride(1) == 1,
-          "add_scaled: expected rows [R,C] of one shape, got ", a.shape(), ", ", b.shape(), " and ",
-          y.shape());
+  const bool one_row = b.rank() == 1;
+  require(a.rank() == 2 && a.shape() == y.shape() && b.dim(-1) == a.dim(1) &&
+              (one_row || a.shape() == b.shape()) && a.stride(1) == 1 && b.stride(b.rank() - 1) == 1 &&
+              y.stride(1) == 1,
+          "add_scaled: expected rows [R,C] of one shape, b also [C], got ", a.shape(), ", ", b.shape(),
+          " and ", y.shape());
   require(factors.shape() == Shape{a.dim(0)} && factors.dtype() == DType::kF32 && factors.is_contiguous(),
           "add_scaled: factors: expected [", a.dim(0), "] f32, got ", factors.shape(), " ", factors.dtype());
   require_activation_type(a, "add_scaled", "a");
@@ -203,7 +205,7 @@ void add_scaled_into(Exec& ex, const Tensor& a, const Tensor& b, const Tensor& f
   problem.rows = a.dim(0);
   problem.cols = a.dim(1);
   problem.a_stride = a.stride(0);
-  problem.b_stride = b.stride(0);
+  problem.b_stride = one_row ? 0 : b.stride(0);
   problem.y_stride = y.stride(0);
   problem.factors = factors.as<float>();
   run_map(ex, problem);

@@ -22,7 +22,7 @@ Tensor add(Exec& ex, const Tensor& a, const Tensor& b);
 // a + factors[n] * b for each image n: a and b [N,...] of one shape and dtype, factors [N] f32, which are
 // read when the launch runs: a replay sees their values of then. Throws ShapeError otherwise.
 Tensor add_scaled(Exec& ex, const Tensor& a, const Tensor& b, const Tensor& factors);
-// The same for rows [R,C] that may lie apart, into such; factors [R].
+// The same for rows [R,C] that may lie apart, into such; factors [R]. b may be one row [C] for all.
 void add_scaled_into(Exec& ex, const Tensor& a, const Tensor& b, const Tensor& factors, const Tensor& y);
 // [..., Ca] and [..., Cb] of one dtype -> [..., Ca + Cb] (the plain composition of the two-input ops).
 Tensor concat_channels(Exec& ex, const Tensor& a, const Tensor& b);

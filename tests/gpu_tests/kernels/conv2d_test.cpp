@@ -213,14 +213,15 @@ TEST_P(Conv2dOnGpu, PartsOfMaps) {
     ASSERT_TRUE(conv2d_takes_parts(ex));
     Shape wider = s.want.shape();
     wider[3] += 5 * piece;
-    const auto check = [&](const auto& run, const std::string& what) {
+    const auto check = [&](const auto& run, const std::string& what,
+                           std::optional<double> allowed = std::nullopt) {
       const Tensor map = poisoned(test_gpu(), wider, GetParam());
       const Tensor into = map.narrow(3, 2 * piece, c.out);
       run(into);
       const Tensor dense = ex.alloc(s.want.shape(), GetParam());
       copy_into(ex, into, dense);
       const ConvProblem problem{x, s.weight, args, into};
-      expect_near(on_host(dense), to_doubles(s.want), conv_tolerance(problem), what);
+      expect_near(on_host(dense), to_doubles(s.want), allowed.value_or(conv_tolerance(problem)), what);
       int64_t poison = 0;
       for (const float v : to_floats(test_gpu(), map)) poison += std::isnan(v);
       EXPECT_EQ(poison, map.numel() - into.numel()) << what;
@@ -238,6 +239,9 @@ TEST_P(Conv2dOnGpu, PartsOfMaps) {
       check(
           [&](const Tensor& into) { conv2d_gpu_by(ex, ConvProblem{x, s.weight, args, into}, choice); },
           describe(c, choice));
+    if (!conv2d_refuses_winograd(ex, problem))
+      check([&](const Tensor& into) { conv2d_winograd_gpu(ex, ConvProblem{x, s.weight, args, into}); },
+            describe(c) + " by Winograd", winograd_tolerance(c.x[3]));
   }
 }
 
