@@ -91,7 +91,7 @@ Image enlarged(ImageUpscaler& network, const Image& image, const PictureSize& si
     if (enlarges && out.width >= size.width && out.height >= size.height) break;
     out = network.pass(out, tiles, watch, step);
   }
-  out = resized(out, size, PictureFilter::kLanczos);
+  if (out.width != size.width || out.height != size.height) out = resized(out, size, PictureFilter::kLanczos);
   if (image.alpha.empty()) return out;
   out.alpha = resized_plane(image.alpha, {image.width, image.height}, 1, size, PictureFilter::kLanczos);
   return out;

@@ -265,8 +265,8 @@ class CudaDriver final : public VendorDriver<CudaVendor> {
   }
   void map_boxes(void* map, const ImageBoxes& boxes) override {
     if (!api_.cuTensorMapEncodeIm2col) return GpuDriver::map_boxes(map, boxes);
-    const unsigned long long pixel = (boxes.pitch ? boxes.pitch : boxes.channels) * 2, row = boxes.width * pixel,
-                             image = boxes.height * row;
+    const unsigned long long pixel = (boxes.pitch ? boxes.pitch : boxes.channels) * 2,
+                             row = boxes.width * pixel, image = boxes.height * row;
     const unsigned long long extents[] = {boxes.channels, boxes.width, boxes.height, boxes.batch};
     const unsigned long long strides[] = {pixel, row, image};
     const unsigned steps[] = {1, boxes.stride, boxes.stride, 1};

@@ -44,7 +44,8 @@ ROCM_SD_DEVICE TilePlace tma_place(int index, int tiles_m, int tiles_n) {
 //     map of its weights
 //   pdl_wait_weights()     whether the kernel before may still be writing them
 //   pdl_wait_late()     likewise: whether of all that is read the kernel before wrote the term's rows alone,
-//     or nothing. It began when those before it were complete, and let this one begin after that (fetch_rows())
+//     or nothing. It began when those before it were complete, and let this one begin after that
+//     (fetch_rows())
 //   bias()              of all columns, or null
 //   rows_of(layer, first row, step)   of the steps from there on: fetch(to, barrier) starts the copy of the
 //     next one's, with halos of those of all taps

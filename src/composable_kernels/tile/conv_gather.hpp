@@ -15,14 +15,14 @@
 namespace rocm_sd {
 
 struct ConvImage {
-  static constexpr int kWhole = 8;       // pieces of the longest blocks: 128 bytes, of which steps are divisors
+  static constexpr int kWhole = 8;  // pieces of the longest blocks: 128 bytes, of which steps are divisors
   static constexpr int kMaxFilter = 14;  // taps in either direction: a row's mask holds a bit for each
 
-  const void* data[2];         // [N, height, width, pieces[i] * 16 bytes], aligned to 16 bytes
-  int32_t pieces[2];           // of a pixel; pieces[1] is 0 where there is one input
-  int32_t pitch[2];            // pieces from pixel to pixel: more where an input is a part of a map's channels
-  int32_t height, width;       // as stored, before doubling
-  int32_t doubled;             // 0 or 1
+  const void* data[2];    // [N, height, width, pieces[i] * 16 bytes], aligned to 16 bytes
+  int32_t pieces[2];      // of a pixel; pieces[1] is 0 where there is one input
+  int32_t pitch[2];       // pieces from pixel to pixel: more where an input is a part of a map's channels
+  int32_t height, width;  // as stored, before doubling
+  int32_t doubled;        // 0 or 1
   int32_t filter_h, filter_w;  // at most kMaxFilter each
   int32_t stride, pad_top, pad_left;
   int32_t pixels;                                         // outputs of all images
@@ -31,10 +31,10 @@ struct ConvImage {
   FastDivide by_image, by_row;                            // outputs of an image, of a row
   int32_t block[2];                                       // pieces of a block, a divisor of pieces[i]
   FastDivide by_block[2], by_block_taps[2], by_filter_w;  // block[i]; block[i] * filter_h * filter_w
-  int32_t whole;        // pieces of a block, 8 or 4, where blocks of all inputs have as many: all columns of a
-                        // step that is no longer have one tap; 0: blocks of other lengths
+  int32_t whole;  // pieces of a block, 8 or 4, where blocks of all inputs have as many: all columns of a
+                  // step that is no longer have one tap; 0: blocks of other lengths
   int32_t whole_shift;  // their logarithm to base 2
-  int32_t near;   // 1: an input, with the padding before it, has less than 2^31 bytes
+  int32_t near;         // 1: an input, with the padding before it, has less than 2^31 bytes
 };
 
 // kStep: columns of a step.
@@ -52,7 +52,7 @@ struct ConvGather {
   };
   struct Column {
     int32_t pitch, piece;  // of this input's pixels; the column's
-    uint32_t at;            // bytes from the corner's first: the tap's pixel and the piece
+    uint32_t at;           // bytes from the corner's first: the tap's pixel and the piece
     int32_t r, s;
     bool second;    // input
     uint32_t taps;  // the two bits that a row must have
@@ -125,9 +125,7 @@ struct ConvGather {
     return {reinterpret_cast<const T*>(static_cast<const char*>(data) + bytes), valid};
   }
   static constexpr bool kOneBase = false;
-  static ROCM_SD_DEVICE bool has_whole_steps(const ConvImage& image) {
-    return image.whole >= kStep / kChunk;
-  }
+  static ROCM_SD_DEVICE bool has_whole_steps(const ConvImage& image) { return image.whole >= kStep / kChunk; }
 
  private:
   static constexpr uint32_t kOddY = 1u << 14, kNever = 1u << 15, kOddX = 1u << 30;

@@ -68,9 +68,8 @@ void check_inputs(const Exec& ex, const Tensor& x, const ConvWeight& w, const Co
   require(x.dtype() == w.weight.dtype(), "conv2d: x is ", x.dtype(), ", the weight ", w.weight.dtype());
   int64_t channels = x.dim(3);
   if (const Tensor* second = args.second) {
-    require(is_map(*second, parts) && second->dtype() == x.dtype() &&
-                second->dim(0) == x.dim(0) && second->dim(1) == x.dim(1) && second->dim(2) == x.dim(2) &&
-                second->dim(3) > 0,
+    require(is_map(*second, parts) && second->dtype() == x.dtype() && second->dim(0) == x.dim(0) &&
+                second->dim(1) == x.dim(1) && second->dim(2) == x.dim(2) && second->dim(3) > 0,
             "conv2d: the second input ", second->shape(), " of ", second->dtype(), " does not fit x ",
             x.shape(), " of ", x.dtype());
     channels += second->dim(3);

@@ -28,8 +28,9 @@ struct ConvArgs {
       nullptr;  // [N,H,W,C2]: convolve the channel concat of x and second, without making it
   Epilogue epilogue;
   const FilterChange* change = nullptr;  // where conv2d_takes_change() says so
-  // Where conv2d_takes_parts() says so: the result is written here, [N,P,Q,K] in the result's type, which may be
-  // a part of a map's channels as x and second may; a residual then has as many elements from pixel to pixel.
+  // Where conv2d_takes_parts() says so: the result is written here, [N,P,Q,K] in the result's type, which may
+  // be a part of a map's channels as x and second may; a residual then has as many elements from pixel to
+  // pixel.
   const Tensor* into = nullptr;
 };
 

@@ -46,8 +46,8 @@ void launch_tma(Exec& ex, const LinearProblem& p, const GpuKernel& kernel, const
   TmaGemmParams<T> tma{{}, {}, {}, {}, params, choice.multicast_size, made_in_run, false};
   // A residual may lie in a cache that only waiting for the kernel before makes true again, but for one that
   // nobody writes.
-  const bool states_alone = p.rank() && p.epilogue.low_rank->states_last && !p.epilogue.residual &&
-                            !p.epilogue.channel_scale;
+  const bool states_alone =
+      p.rank() && p.epilogue.low_rank->states_last && !p.epilogue.residual && !p.epilogue.channel_scale;
   tma.pdl_wait_late = (states_alone || p.epilogue.reads_constants) && !tma.pdl_wait_weights;
   const auto steps = static_cast<int>(ceil_div(p.in, shape.block_k) + ceil_div(p.rank(), shape.block_k));
   tma.gemm.splits = choice.splits;

@@ -1,5 +1,5 @@
-// Linear layers on GPUs whose rows are not whole pieces of 16 bytes, such as those of 180 channels that SwinIR
-// has: x and the weight with zeros behind their rows, which tiles then take.
+// Linear layers on GPUs whose rows are not whole pieces of 16 bytes, such as those of 180 channels that
+// SwinIR has: x and the weight with zeros behind their rows, which tiles then take.
 #pragma once
 
 #include "kernels/weight.hpp"

@@ -184,8 +184,8 @@ TEST_P(Conv2dOnGpu, HoldsFiltersOnceAndGivesThemBack) {
   }
 }
 
-// Operands and result that are parts of maps' channels, of every configuration: as whole ones give it, and nothing
-// beside the result is written.
+// Operands and result that are parts of maps' channels, of every configuration: as whole ones give it, and
+// nothing beside the result is written.
 TEST_P(Conv2dOnGpu, PartsOfMaps) {
   const int64_t piece = 16 / static_cast<int64_t>(dtype_size(GetParam()));
   for (const ConvCase& c : {ConvCase{{2, 9, 13, 64}, 0, 32, 3, 1, Padding::same(1), false, true, false, true},
@@ -236,9 +236,8 @@ TEST_P(Conv2dOnGpu, PartsOfMaps) {
     const Tensor y = poisoned(test_gpu(), wider, GetParam()).narrow(3, 2 * piece, c.out);
     const ConvProblem problem{x, s.weight, args, y};
     for (const ConvChoice& choice : conv_candidates(test_gpu().traits(), conv_extent(problem)))
-      check(
-          [&](const Tensor& into) { conv2d_gpu_by(ex, ConvProblem{x, s.weight, args, into}, choice); },
-          describe(c, choice));
+      check([&](const Tensor& into) { conv2d_gpu_by(ex, ConvProblem{x, s.weight, args, into}, choice); },
+            describe(c, choice));
     if (!conv2d_refuses_winograd(ex, problem))
       check([&](const Tensor& into) { conv2d_winograd_gpu(ex, ConvProblem{x, s.weight, args, into}); },
             describe(c) + " by Winograd", winograd_tolerance(c.x[3]));

@@ -241,11 +241,12 @@ TEST_P(GpuLinearTest, UnalignedRows) {
   check_every_candidate(cases, GetParam());
 }
 
-// Through the op, which gives rows of other depths zeros behind them: more rows than the kernel for few rows has
-// workgroups for, too.
+// Through the op, which gives rows of other depths zeros behind them: more rows than the kernel for few rows
+// has workgroups for, too.
 TEST_P(GpuLinearTest, ManyUnalignedRows) {
   GpuTestExec test;
-  for (const Case& c : {Case{262150, 3, 5}, Case{70, 181, 90, true, true}, Case{33, 45, 36, true, false, true}}) {
+  for (const Case& c :
+       {Case{262150, 3, 5}, Case{70, 181, 90, true, true}, Case{33, 45, 36, true, false, true}}) {
     const Operands operands(test, c, GetParam(), 9);
     const Tensor y = c.gated ? linear_geglu(test.ex, operands.gpu_x, operands.gpu_weight)
                              : linear(test.ex, operands.gpu_x, operands.gpu_weight,

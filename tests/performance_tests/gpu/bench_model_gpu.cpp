@@ -10,7 +10,8 @@
 // graph, and what the second takes of the first in time and in operations), vae (decoder), vae-bands (decoder
 // in 8 bands), vae-encoder, taesd, clip-l, clip-bigg, and upscalers of published sizes: rrdb (Real-ESRGAN
 // x4plus), compact (realesr-general-x4v3), span (x4, 48 features), swinir (classical x4); a size is in
-// pixels. The first ones in their usual sizes by default. FILE is written anew after each model, in the schema of src/measurement/record.hpp.
+// pixels. The first ones in their usual sizes by default. FILE is written anew after each model, in the
+// schema of src/measurement/record.hpp.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
