@@ -159,8 +159,8 @@ std::shared_ptr<const Weight::Pack> Weight::packed(const std::string& key, const
   return used(pack);
 }
 
-std::shared_ptr<const Weight::Pack> Weight::packed_as_stored(const std::string& key,
-                                                             const MakePack& make) const {
+std::shared_ptr<const Weight::Pack> Weight::packed_as_stored(const std::string& key, const MakePack& make,
+                                                             bool keep_plain) const {
   const std::lock_guard lock(state_->mutex);
   for (const auto& [name, pack] : state_->packs)
     if (name == key) return used(pack);
@@ -171,6 +171,7 @@ std::shared_ptr<const Weight::Pack> Weight::packed_as_stored(const std::string& 
   const PackPointer pack = streaming.owned(make(state_->plain));
   // In front, so that it is the one that is unpacked where the others are in dtype().
   state_->packs.emplace(state_->packs.begin(), key, pack);
+  state_->keep_plain = state_->keep_plain || keep_plain;
   if (!state_->keep_plain) state_->plain = Tensor();
   return used(pack);
 }

@@ -87,7 +87,8 @@ class Weight {
                                      bool keep_plain = false) const;
   // The same made from the values as they are stored: of a weight in fewer bits, those, which unpack() must
   // give back. scales() stay.
-  std::shared_ptr<const Pack> packed_as_stored(const std::string& key, const MakePack& make) const;
+  std::shared_ptr<const Pack> packed_as_stored(const std::string& key, const MakePack& make,
+                                               bool keep_plain = false) const;
   // The layout named key if it was made already, else null.
   std::shared_ptr<const Pack> find(const std::string& key) const;
   size_t stored_bytes() const;  // plain and packed together

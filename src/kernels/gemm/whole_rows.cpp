@@ -11,31 +11,43 @@
 namespace rocm_sd {
 namespace {
 
+// As the weight is stored: in 8 bits, too, whose scales are of rows.
 class WholeRows final : public Weight::Pack {
  public:
-  WholeRows(Device& device, const Tensor& plain) : device_(device), shape_(plain.shape()) {
-    const int64_t out = shape_[0], in = shape_[1], whole = conv_padded_channels(in, plain.dtype());
-    const std::vector<float> from = to_floats(device, plain);
-    std::vector<float> to(static_cast<size_t>(out * whole), 0.0f);
-    for (int64_t row = 0; row < out; ++row)
-      std::copy_n(from.begin() + row * in, in, to.begin() + row * whole);
-    weight_ = Weight(tensor_from(device, {out, whole}, to.data(), plain.dtype()));
+  // Rows of `whole` elements. of: the weight's, for its type and its scales.
+  WholeRows(Device& device, const Tensor& values, int64_t whole, StoredWeight of)
+      : device_(device), shape_(values.shape()) {
+    const size_t from = row_bytes(values.dtype(), shape_[1]), to = row_bytes(values.dtype(), whole);
+    std::vector<char> plain(values.bytes()), rows(static_cast<size_t>(shape_[0]) * to, 0);
+    device.copy_to_host(plain.data(), values.data(), plain.size());
+    for (size_t row = 0; row < static_cast<size_t>(shape_[0]); ++row)
+      std::copy_n(plain.data() + row * from, from, rows.data() + row * to);
+    rows_ = make_tensor(device, {shape_[0], whole}, values.dtype());
+    device.copy_to_device(rows_.data(), rows.data(), rows.size());
+    of.values = rows_;
+    weight_ = Weight(std::move(of));
   }
-  size_t bytes() const override { return weight_.stored_bytes(); }
+  size_t bytes() const override { return rows_.bytes(); }
   Tensor unpack() const override {
-    const Tensor values = weight_.stored().values;
-    const std::vector<float> from = to_floats(device_, values);
-    std::vector<float> to(static_cast<size_t>(shape_.numel()));
-    for (int64_t row = 0; row < shape_[0]; ++row)
-      std::copy_n(from.begin() + row * values.dim(1), shape_[1], to.begin() + row * shape_[1]);
-    return tensor_from(device_, shape_, to.data(), values.dtype());
+    const size_t to = row_bytes(rows_.dtype(), shape_[1]), from = row_bytes(rows_.dtype(), rows_.dim(1));
+    const Tensor out = make_tensor(device_, shape_, rows_.dtype());
+    std::vector<char> rows(rows_.bytes()), plain(out.bytes());
+    device_.copy_to_host(rows.data(), rows_.data(), rows.size());
+    for (size_t row = 0; row < static_cast<size_t>(shape_[0]); ++row)
+      std::copy_n(rows.data() + row * from, to, plain.data() + row * to);
+    device_.copy_to_device(out.data(), plain.data(), plain.size());
+    return out;
   }
   const Weight& weight() const { return weight_; }
 
  private:
+  static size_t row_bytes(DType dtype, int64_t elements) {
+    return static_cast<size_t>(elements) * dtype_size(dtype);
+  }
   Device& device_;
   Shape shape_;
-  Weight weight_;
+  Tensor rows_;
+  Weight weight_;  // of them
 };
 
 template <class T>
@@ -54,7 +66,7 @@ bool linear_wants_whole_rows(const Exec& ex, const Tensor& x, const LinearWeight
   if (ex.device().kind() == DeviceKind::kHost || in == 0 || x.numel() / in <= kGemvRows) return false;
   const std::string forced = forced_impl("linear");
   return conv_padded_channels(in, x.dtype()) != in && x.is_contiguous() && x.dtype() == w.weight.dtype() &&
-         w.weight.stored_as() == w.weight.dtype() && (forced.empty() || forced.starts_with("gpu"));
+         !w.weight.is_stored_short() && (forced.empty() || forced.starts_with("gpu"));
 }
 
 Tensor with_whole_rows(Exec& ex, const Tensor& x) {
@@ -66,8 +78,12 @@ Tensor with_whole_rows(Exec& ex, const Tensor& x) {
 }
 
 LinearWeight with_whole_rows(Exec& ex, const LinearWeight& w) {
-  const auto make = [&](const Tensor& plain) { return std::make_shared<WholeRows>(ex.device(), plain); };
-  const auto pack = w.weight.packed("whole rows", make, true);
+  const int64_t whole = conv_padded_channels(w.weight.dim(1), w.weight.dtype());
+  const StoredWeight of({}, w.weight.scales(), w.weight.dtype(), w.weight.products());
+  const auto make = [&](const Tensor& values) {
+    return std::make_shared<WholeRows>(ex.device(), values, whole, of);
+  };
+  const auto pack = w.weight.packed_as_stored("whole rows", make, true);
   return {static_cast<const WholeRows&>(*pack).weight(), w.bias};
 }
 

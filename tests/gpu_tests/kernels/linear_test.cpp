@@ -254,7 +254,7 @@ TEST_P(GpuLinearTest, ManyUnalignedRows) {
     const std::vector<float> got = to_floats(test.device, y);
     expect_near({got.begin(), got.end()}, operands.reference(c, 0, c.rows),
                 reduction_tolerance(GetParam(), c.in), describe(c));
-    EXPECT_EQ(to_floats(host_device(), operands.gpu_weight.weight.plain()).size(),
+    EXPECT_EQ(to_floats(test.device, operands.gpu_weight.weight.plain()).size(),
               static_cast<size_t>(operands.weight.numel()));
   }
 }
