@@ -226,7 +226,7 @@ def run(repository: Path, script: str, *args) -> subprocess.CompletedProcess:
     return subprocess.run([sys.executable, repository / "benchmarks" / script, *map(str, args)], capture_output=True, text=True, check=False)
 
 
-def test_command(repository, files, tmp_path):
+def test_command(repository, files, tmp_path, capsys):
     a, b = random_pictures(40, 40)
     paths = [tmp_path / "a.png", tmp_path / "b.png"]
     for path, picture in zip(paths, (a, b)):
@@ -238,8 +238,10 @@ def test_command(repository, files, tmp_path):
     assert first == f"{paths[0]} {paths[1]} LPIPS {Lpips(*files)(a, b):.5f}" and second.endswith("LPIPS 0.00000")
     for args, why in ((paths[:1] + options, "expected pairs of pictures, got 1 files"), (paths, "ROCM_SD_LPIPS_BACKBONE"),
                       ([paths[0], files[0], *options], "alexnet.ckpt: expected a picture")):
-        done = run(repository, "picture_lpips.py", *args)
-        assert done.returncode == 2 and done.stderr.startswith("error: ") and why in done.stderr and not done.stdout
+        with pytest.raises(SystemExit) as ended:
+            picture_lpips.main([str(arg) for arg in args])
+        said = capsys.readouterr()
+        assert ended.value.code == 2 and said.err.startswith("error: ") and why in said.err and not said.out
 
 
 PROGRAM = """#!{python}
