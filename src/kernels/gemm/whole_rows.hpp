@@ -12,8 +12,8 @@ bool linear_wants_whole_rows(const Exec& ex, const Tensor& x, const LinearWeight
 
 // x [...,in], contiguous -> [...,in'], in' the next multiple of 16 bytes.
 Tensor with_whole_rows(Exec& ex, const Tensor& x);
-// The weight [out,in] -> [out,in'], in 8 bits where it is stored so: a layout of it, made once. The plain form
-// stays, for few rows.
+// The weight [out,in] -> [out,in'], in 8 bits where it is stored so: a layout of it, made once. The plain
+// form stays, for few rows.
 LinearWeight with_whole_rows(Exec& ex, const LinearWeight& w);
 
 }  // namespace rocm_sd

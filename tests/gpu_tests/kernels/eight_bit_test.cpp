@@ -77,7 +77,8 @@ TEST_P(GpuEightBitTest, ProductsTakeTheDequantizedValues) {
               to_floats(gpu.device, linear(gpu.ex, x, wide)));
     EXPECT_EQ(to_floats(gpu.device, linear_geglu(gpu.ex, x, eight)),
               to_floats(gpu.device, linear_geglu(gpu.ex, x, wide)));
-    // Rows that are no whole pieces of 16 bytes in the type of the products are stored once more, with zeros behind them.
+    // Rows that are no whole pieces of 16 bytes in the type of the products are stored once more, with zeros
+    // behind them.
     const int64_t whole = conv_padded_channels(in, dtype);
     const int64_t more = rows > kGemvRows && whole != in ? whole * out : 0;
     EXPECT_EQ(eight.weight.stored_bytes(), static_cast<size_t>(in * out + 4 * out + more));
