@@ -60,7 +60,8 @@ std::optional<LinearWeight> changed(Exec& ex, int64_t rows, const LinearWeight& 
   if (w.weight.stored_as() != w.weight.dtype() || terms.down.dtype() != w.weight.dtype()) return std::nullopt;
   if (!change_costs_less(rows, w.weight.dim(0), false)) return std::nullopt;
   const auto make = [&](const Tensor& plain) { return std::make_shared<FactorColumns>(ex.device(), plain); };
-  const auto pack = terms.down.packed("columns", make);
+  // A call of fewer rows reads the plain form.
+  const auto pack = terms.down.packed("columns", make, true);
   const Tensor matrix = w.weight.stored().values;  // [out,in]
   StoredWeight stored(linear(ex, terms.strengths->scaled_up(terms),
                              LinearWeight{static_cast<const FactorColumns&>(*pack).columns(), std::nullopt},

@@ -3,8 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include <vector>
+
 #include "gpu_tests/gpu_test.hpp"
+#include "kernels/elementwise/elementwise.hpp"
+#include "runtime/exec.hpp"
 #include "support/low_rank_testing.hpp"
+#include "support/tensor_testing.hpp"
 
 namespace rocm_sd {
 namespace {
@@ -93,6 +98,72 @@ TEST_P(LowRankGpuTest, ChangedWeightsAreAsMerged) {
   model.step.plan();
   check(0.4f, 0.8f);
   EXPECT_EQ(model.step.problems().size(), of_terms);
+}
+
+// A layer that changes its weight for many rows and keeps its terms for few, in two programs, as the calls of
+// self-attention guidance are and the passes of a hires fix: what the second one reads outlives its planning.
+TEST(LowRankGpu, CallsOfManyAndOfFewRows) {
+  GpuDevice& gpu = test_gpu();
+  const int64_t in = 64, out = 96, rank = 32, many = 200, few = 8;
+  const auto on_gpu = [&](const Tensor& t) {
+    const Tensor copy = make_tensor(gpu, t.shape(), t.dtype());
+    gpu.copy_to_device(copy.data(), t.data(), t.bytes());
+    return copy;
+  };
+  const auto random = [](const Shape& shape, uint64_t seed, float scale) {
+    return testing_support::random_tensor(shape, DType::kF16, seed, scale);
+  };
+  const Tensor w = random({out, in}, 1, 0.125f), down = random({rank, in}, 2, 0.125f),
+               up = random({out, rank}, 3, 0.15f), x = random({1, many, in}, 4, 1);
+  const auto terms = std::make_shared<LowRank>();
+  terms->down = Weight(on_gpu(down));
+  terms->up = Weight(on_gpu(up));
+  terms->columns = {0};
+  terms->step = rank;
+  terms->strengths = std::make_shared<RowStrengths>(gpu);
+  terms->strengths->set_alike(true);
+  terms->strengths->set({{0.75f}});
+  const LinearWeight layer{Weight(on_gpu(w)), std::nullopt};
+  const Tensor gpu_x = on_gpu(x), of_many = make_tensor(gpu, {1, many, out}, DType::kF32),
+               of_few = make_tensor(gpu, {1, few, out}, DType::kF32);
+  Arena arena(gpu);
+  const auto call = [&](int64_t rows, const Tensor& to) {
+    return [&, rows, to](Exec& ex) {
+      copy_into(ex, linear_with_terms(ex, gpu_x.narrow(1, 0, rows), layer, terms.get()), to);
+    };
+  };
+  Program first("many rows", arena, call(many, of_many)), second("few rows", arena, call(few, of_few));
+  std::vector<Tensor> others;  // in the memory that nobody holds any more
+  for (int i = 0; i < 3; ++i) {
+    first.run();
+    second.run();
+    for (int k = 0; k < 8; ++k) {
+      const std::vector<uint16_t> nans(static_cast<size_t>(rank * in), 0x7fff);
+      others.push_back(make_tensor(gpu, {rank, in}, DType::kF16));
+      gpu.copy_to_device(others.back().data(), nans.data(), others.back().bytes());
+    }
+  }
+  const auto values = [](const Tensor& t) { return to_floats(host_device(), t); };
+  const std::vector<float> hx = values(x), hw = values(w), hd = values(down), hu = values(up);
+  std::vector<double> want;
+  for (int64_t row = 0; row < many; ++row)
+    for (int64_t c = 0; c < out; ++c) {
+      double sum = 0;
+      for (int64_t k = 0; k < in; ++k) {
+        double weight = hw[static_cast<size_t>(c * in + k)];
+        for (int64_t r = 0; r < rank; ++r)
+          weight += 0.75 * hu[static_cast<size_t>(c * rank + r)] * hd[static_cast<size_t>(r * in + k)];
+        sum += weight * hx[static_cast<size_t>(row * in + k)];
+      }
+      want.push_back(sum);
+    }
+  const auto near = [&](const Tensor& got, const char* what) {
+    const std::vector<float> y = to_floats(gpu, got);
+    testing_support::expect_near({y.begin(), y.end()}, {want.begin(), want.begin() + std::ssize(y)},
+                                 2 * testing_support::reduction_tolerance(DType::kF16, in), what);
+  };
+  near(of_many, "many");
+  near(of_few, "few");
 }
 
 TEST(LowRankGpu, RowsThatWereToBeAlike) {
