@@ -28,6 +28,7 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(REPOSITORY / "tests" / "integration_tests"))
 import upscaler_models as models  # noqa: E402
 from engine import UpscaleEngine  # noqa: E402
+from picture_quality import psnr  # noqa: E402
 
 NETWORKS: dict[str, Callable[[], torch.nn.Module]] = {
     "rrdb": lambda: models.RrdbNet(features=64, growth=32, blocks=23),  # Real-ESRGAN x4plus
@@ -75,11 +76,6 @@ class Ours:
         return self.upscaler(pixels, tile=self.tile)
 
 
-def psnr(a: np.ndarray, b: np.ndarray) -> float:
-    error = np.mean((a.astype(np.float64) - b) ** 2)
-    return float("inf") if error == 0 else 10 * np.log10(255**2 / error)
-
-
 def measure(name: str, args: argparse.Namespace) -> list[dict]:
     torch.manual_seed(1)
     net = models.randomised(NETWORKS[name]())
@@ -99,7 +95,7 @@ def measure(name: str, args: argparse.Namespace) -> list[dict]:
         row = {"network": name, "form": form, "size": args.size, "dtype": args.dtype}
         try:
             if exact is not None:
-                row["psnr"] = psnr(call(small), exact)
+                row["psnr"] = psnr(exact / 255, call(small) / 255)
             begin = time.perf_counter()
             call(pixels)
             row["first_s"] = time.perf_counter() - begin
