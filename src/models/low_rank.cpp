@@ -8,7 +8,6 @@
 #include "kernels/elementwise/elementwise.hpp"
 #include "kernels/factor_columns.hpp"
 #include "kernels/gemm/linear.hpp"
-#include "runtime/weight_stream.hpp"
 
 namespace rocm_sd {
 namespace {
@@ -50,9 +49,6 @@ bool change_costs_less(int64_t rows, int64_t outputs, bool filter) {
   return (filter ? 2 : 1) * outputs <= rows;
 }
 
-// Whether no launch of a run writes the weights: streamed ones are copied in beside it.
-bool is_constant(const Exec& ex) { return !WeightStream::of(ex.arena()); }
-
 // The layer's weight with its terms in it; none where the terms cost less, for rows of strengths of their
 // own, and for weights that are not stored as they are multiplied.
 std::optional<LinearWeight> changed(Exec& ex, int64_t rows, const LinearWeight& w, const LowRank& terms) {
@@ -65,7 +61,7 @@ std::optional<LinearWeight> changed(Exec& ex, int64_t rows, const LinearWeight& 
   const Tensor matrix = w.weight.stored().values;  // [out,in]
   StoredWeight stored(linear(ex, terms.strengths->scaled_up(terms),
                              LinearWeight{static_cast<const FactorColumns&>(*pack).columns(), std::nullopt},
-                             {.residual = &matrix, .reads_constants = is_constant(ex)}));
+                             {.residual = &matrix, .reads_constants = true}));
   stored.made_in_run = true;
   return LinearWeight{Weight(std::move(stored)), w.bias};
 }

@@ -44,15 +44,15 @@ const ImplList<ConvProblem>& impls_for(const ConvProblem& p) {
   return p.dtype() == DType::kBF16 && host_has_bf16() ? kHardwareBf16 : kImpls;
 }
 
-// Whether x [N,H,W,C] is a whole map, or where `parts` are taken a part of a map's channels.
-bool is_map(const Tensor& x, bool parts) {
+// Whether x [N,H,W,C] is a whole map, or where such are taken a part of a map's channels.
+bool is_map(const Exec& ex, const Tensor& x) {
   if (x.rank() != 4) return false;
   if (x.is_contiguous()) return true;
   const int64_t pixel = x.stride(2);
   const auto pieces = [&](int64_t elements) {
     return elements * static_cast<int64_t>(dtype_size(x.dtype())) % 16 == 0;
   };
-  return parts && x.stride(3) == 1 && pixel >= x.dim(3) && x.stride(1) == x.dim(2) * pixel &&
+  return conv2d_takes_parts(ex) && x.stride(3) == 1 && pixel >= x.dim(3) && x.stride(1) == x.dim(2) * pixel &&
          x.stride(0) == x.dim(1) * x.stride(1) && pieces(pixel) && pieces(x.dim(3)) &&
          x.offset_bytes() % 16 == 0;
 }
@@ -61,14 +61,13 @@ void check_inputs(const Exec& ex, const Tensor& x, const ConvWeight& w, const Co
   require(static_cast<bool>(x) && static_cast<bool>(w.weight), "conv2d: an operand is empty");
   const Shape& filter = w.weight.shape();
   require(filter.rank() == 4 && filter.numel() > 0, "conv2d: expected a weight [K,C,R,S], got ", filter);
-  const bool parts = conv2d_takes_parts(ex);
-  require(is_map(x, parts), "conv2d: expected a contiguous x [N,H,W,C], got ", x.shape());
+  require(is_map(ex, x), "conv2d: expected a contiguous x [N,H,W,C], got ", x.shape());
   require(x.dtype() == DType::kF32 || x.dtype() == DType::kF16 || x.dtype() == DType::kBF16, "conv2d: x is ",
           x.dtype(), ", expected f32, f16 or bf16");
   require(x.dtype() == w.weight.dtype(), "conv2d: x is ", x.dtype(), ", the weight ", w.weight.dtype());
   int64_t channels = x.dim(3);
   if (const Tensor* second = args.second) {
-    require(is_map(*second, parts) && second->dtype() == x.dtype() && second->dim(0) == x.dim(0) &&
+    require(is_map(ex, *second) && second->dtype() == x.dtype() && second->dim(0) == x.dim(0) &&
                 second->dim(1) == x.dim(1) && second->dim(2) == x.dim(2) && second->dim(3) > 0,
             "conv2d: the second input ", second->shape(), " of ", second->dtype(), " does not fit x ",
             x.shape(), " of ", x.dtype());
@@ -112,11 +111,11 @@ void check_change(const FilterChange& change, const ConvWeight& w) {
 void check_into(const Exec& ex, const ConvArgs& args, const Shape& shape, DType dtype) {
   const Tensor& y = *args.into;
   require(conv2d_takes_parts(ex), "conv2d: a tensor to write into is not taken here");
-  require(y.shape() == shape && y.dtype() == dtype && is_map(y, true),
+  require(y.shape() == shape && y.dtype() == dtype && is_map(ex, y),
           "conv2d: expected [N,P,Q,K] to write into, a map or a part of its channels, of ", shape, " and ",
           dtype, ", got ", y.shape(), " of ", y.dtype());
   if (const Tensor* residual = args.epilogue.residual)
-    require(is_map(*residual, true) && residual->stride(2) == y.stride(2),
+    require(is_map(ex, *residual) && residual->stride(2) == y.stride(2),
             "conv2d: pixels of the residual and of the result are to be equally far apart");
 }
 
@@ -183,9 +182,7 @@ OpInfo ConvProblem::info(const char* impl) const {
 }
 
 bool conv2d_takes_change(const Exec& ex, const ConvWeight& w, const ConvArgs& args) {
-  const std::string forced = forced_impl("conv2d");
-  return ex.device().kind() != DeviceKind::kHost && w.weight.stored_as() == w.weight.dtype() &&
-         !args.upsample2x && (forced.empty() || forced.starts_with("gpu"));
+  return w.weight.stored_as() == w.weight.dtype() && !args.upsample2x && conv2d_takes_parts(ex);
 }
 
 bool conv2d_takes_parts(const Exec& ex) {

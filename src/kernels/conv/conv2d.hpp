@@ -34,7 +34,7 @@ struct ConvArgs {
   const Tensor* into = nullptr;
 };
 
-// Whether conv2d takes for x, `into` and a residual parts of the channels of maps, such as
+// Whether conv2d takes for x, second, `into` and a residual parts of the channels of maps, such as
 // map.narrow(3, first, count), whose pixels begin at multiples of 16 bytes: on GPUs by our own kernels.
 bool conv2d_takes_parts(const Exec& ex);
 

@@ -13,7 +13,6 @@
 #include "kernels/factor_columns.hpp"
 #include "kernels/gemm/linear.hpp"
 #include "kernels/tma_plan.hpp"
-#include "runtime/weight_stream.hpp"
 
 namespace rocm_sd {
 namespace {
@@ -62,7 +61,7 @@ Tensor changed_filter(Exec& ex, const ConvProblem& p, const Tensor& packed) {
   const auto pack = down.packed(concat("gpu columns ", p.channels(), "+", p.second_channels()), make);
   const Weight& columns = static_cast<const FactorColumns&>(*pack).columns();  // [depth,r]
   return linear(ex, *p.args.change->up, LinearWeight{columns, std::nullopt},
-                {.residual = &packed, .reads_constants = !WeightStream::of(ex.arena())});
+                {.residual = &packed, .reads_constants = true});
 }
 
 // The filter as the kernel reads it, laid out on first use; one that is stored in 8 bits is dequantized for

@@ -167,22 +167,11 @@ Tensor add(Exec& ex, const Tensor& a, const Tensor& b) {
 Tensor add_scaled(Exec& ex, const Tensor& a, const Tensor& b, const Tensor& factors) {
   require(a.rank() >= 1 && a.shape() == b.shape(), "add_scaled: b ", b.shape(), " does not fit a ",
           a.shape());
-  require(factors.shape() == Shape{a.dim(0)} && factors.dtype() == DType::kF32,
-          "add_scaled: factors: expected [", a.dim(0), "] f32, got ", factors.shape(), " ", factors.dtype());
-  require_activation_type(a, "add_scaled", "a");
-  require<UsageError>(a.dtype() == b.dtype(), "add_scaled: b is ", b.dtype(), ", a is ", a.dtype());
   require_contiguous(a, "add_scaled", "a");
   require_contiguous(b, "add_scaled", "b");
-  require_contiguous(factors, "add_scaled", "factors");
   const Tensor y = ex.alloc_like(a);
-  if (y.numel() == 0) return y;
-  MapProblem problem = flat("add_scaled", Map::kAddScaled, a, y);
-  problem.b = b.data();
-  problem.b_type = b.dtype();
-  problem.rows = a.dim(0);
-  problem.cols = problem.a_stride = problem.b_stride = problem.y_stride = a.numel() / a.dim(0);
-  problem.factors = factors.as<float>();
-  run_map(ex, problem);
+  const Shape rows{a.dim(0), a.dim(0) ? a.numel() / a.dim(0) : 0};
+  add_scaled_into(ex, a.reshape(rows), b.reshape(rows), factors, y.reshape(rows));
   return y;
 }
 

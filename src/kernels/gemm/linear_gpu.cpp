@@ -11,6 +11,7 @@
 #include "kernels/gemm/linear_params.hpp"
 #include "kernels/gpu_launch.hpp"
 #include "kernels/tma_plan.hpp"
+#include "runtime/weight_stream.hpp"
 
 namespace rocm_sd {
 namespace {
@@ -45,10 +46,11 @@ void launch_tma(Exec& ex, const LinearProblem& p, const GpuKernel& kernel, const
   const bool made_in_run = p.stored_as() != p.weight_dtype() || p.w.weight.made_in_run();
   TmaGemmParams<T> tma{{}, {}, {}, {}, params, choice.multicast_size, made_in_run, false};
   // A residual may lie in a cache that only waiting for the kernel before makes true again, but for one that
-  // nobody writes.
+  // nobody writes. Streamed weights are copied in beside the run.
   const bool states_alone =
       p.rank() && p.epilogue.low_rank->states_last && !p.epilogue.residual && !p.epilogue.channel_scale;
-  tma.pdl_wait_late = (states_alone || p.epilogue.reads_constants) && !tma.pdl_wait_weights;
+  const bool constants_alone = p.epilogue.reads_constants && !WeightStream::of(ex.arena());
+  tma.pdl_wait_late = (states_alone || constants_alone) && !tma.pdl_wait_weights;
   const auto steps = static_cast<int>(ceil_div(p.in, shape.block_k) + ceil_div(p.rank(), shape.block_k));
   tma.gemm.splits = choice.splits;
   tma.gemm.split_steps = (steps + choice.splits - 1) / choice.splits;

@@ -64,9 +64,10 @@ Tensor padded(Exec& ex, const Tensor& x) {
 bool linear_wants_whole_rows(const Exec& ex, const Tensor& x, const LinearWeight& w) {
   const int64_t in = x.dim(-1);
   if (ex.device().kind() == DeviceKind::kHost || in == 0 || x.numel() / in <= kGemvRows) return false;
+  if (conv_padded_channels(in, x.dtype()) == in) return false;
   const std::string forced = forced_impl("linear");
-  return conv_padded_channels(in, x.dtype()) != in && x.is_contiguous() && x.dtype() == w.weight.dtype() &&
-         !w.weight.is_stored_short() && (forced.empty() || forced.starts_with("gpu"));
+  return x.is_contiguous() && x.dtype() == w.weight.dtype() && !w.weight.is_stored_short() &&
+         (forced.empty() || forced.starts_with("gpu"));
 }
 
 Tensor with_whole_rows(Exec& ex, const Tensor& x) {

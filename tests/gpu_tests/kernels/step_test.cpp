@@ -82,6 +82,9 @@ TEST(GpuStep, RoundsPicturesHalfToEven) {
         tensor_from(host_device(), {1, 1, static_cast<int64_t>(values.size() / 3), 3}, values.data(), dtype);
     expect_like_reference(
         "elementwise", [&](Exec& ex, const Place& place) { return to_rgb8(ex, place(x)); }, 0, concat(dtype));
+    expect_like_reference(
+        "elementwise", [&](Exec& ex, const Place& place) { return to_rgb8(ex, place(x), 1, 0); }, 0,
+        concat(dtype, " of 0..1"));
   }
 }
 

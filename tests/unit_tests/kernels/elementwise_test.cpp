@@ -209,6 +209,35 @@ TEST(Elementwise, AddsWhatTheFactorsAreWhenItRuns) {
     });
 }
 
+// Rows that lie apart, into such; and one row that all share. Nothing between the rows is written.
+TEST(Elementwise, AddsScaledRowsThatLieApart) {
+  const Tensor a = random_tensor({7, 12}, DType::kF32, 1), b = random_tensor({7, 9}, DType::kF32, 2),
+               one = random_tensor({5}, DType::kF32, 3), factors = random_tensor({7}, DType::kF32, 4);
+  for (const char* impl : {"host", "scalar", "ref"})
+    with_implementation("elementwise", impl, [&] {
+      TestExec test;
+      const Tensor left = a.narrow(1, 4, 5), right = b.narrow(1, 1, 5);
+      for (const Tensor& added : {right, one}) {
+        const Tensor map = random_tensor({7, 8}, DType::kF32, 5);
+        const std::vector<double> before = to_doubles(map);
+        add_scaled_into(test.ex, left, added, factors, map.narrow(1, 2, 5));
+        const std::vector<double> got = to_doubles(map), f = to_doubles(factors), x = to_doubles(a),
+                                  y = to_doubles(added.rank() == 1 ? one : b);
+        for (size_t r = 0; r < 7; ++r)
+          for (size_t c = 0; c < 8; ++c) {
+            const size_t k = c - 2;
+            const double term = added.rank() == 1 ? y[k % 5] : y[r * 9 + 1 + k % 5];
+            if (c < 2 || c > 6)
+              EXPECT_EQ(got[r * 8 + c], before[r * 8 + c]);
+            else
+              EXPECT_NEAR(got[r * 8 + c], x[r * 12 + 4 + k] + f[r] * term, 1e-6) << impl << r << " " << c;
+          }
+      }
+      EXPECT_THROW(add_scaled_into(test.ex, left, one.narrow(0, 0, 4), factors, right), ShapeError);
+      EXPECT_THROW(add_scaled_into(test.ex, left, right, factors.narrow(0, 0, 6), left), ShapeError);
+    });
+}
+
 TEST(Elementwise, SplitsIntoTwoBf16) {
   const Tensor x = random_tensor({2, 3, 37}, DType::kF32, 1, 30.0f),
                y = random_tensor({2, 3, 16}, DType::kF32, 2);

@@ -118,6 +118,12 @@ TEST_P(StepTest, RoundsPicturesHalfToEven) {
     EXPECT_EQ(got[1], 255);
     EXPECT_EQ(got[2], 128);  // 127.5: to even
     EXPECT_EQ(got[5], 0);
+    const Tensor plain = to_rgb8(test.ex, x, 1, 0);  // of values in 0..1
+    for (size_t i = 0; i < values.size(); ++i) {
+      const float v = values[i];
+      volatile float scaled = (v > 0 ? std::min(v, 1.0f) : 0.0f) * 255.0f;
+      ASSERT_EQ(plain.as<uint8_t>()[i], static_cast<int>(std::nearbyint(static_cast<float>(scaled)))) << v;
+    }
   });
 }
 
