@@ -19,6 +19,8 @@
 //   load_transposed(tile, ld)            A from LDS, element (row r, k) at tile[k * ld + r]
 //   mma(c, a, b)                         c += a b
 //   as_b(c)                              C's rows as k, rounded to T
+//   as_weights<kSum>(c, sum)             on AMD: the same of numbers of at least 0, cut off in place of being
+//                                        rounded; kSum: what is returned is added to sum[kColumns]
 //   store_columns(tile, ld, c)           C's columns as rows: element (row r, column c) to tile[c * ld + r]
 //                                        rounded to T; every row begins at a multiple of 16 bytes
 //   column_sum(x), column_max(x)         over the lanes that share a column, after each has folded its own

@@ -28,6 +28,10 @@ struct Amd {
   static constexpr bool kFewSpecials = false;
   static constexpr bool kFoldsLate =
       true;  // lanes exchange a softmax's maxima only where these move its base
+  // A softmax's weights lose the bits that 16-bit elements lack in place of being rounded: one instruction for
+  // two. They are summed as they are multiplied, so that what is lost cancels but for its scatter, which is that
+  // of rounding.
+  static constexpr bool kCutsWeights = true;
   static constexpr bool kStagesHalves = true;  // the output's staging keeps a piece's channels in two halves
   // A GEGLU of operands of T is gated where its accumulators lie. RDNA lacks the registers for what 8 bits
   // need.
@@ -71,6 +75,7 @@ struct Amd {
   // 16 bytes from `offset` bytes after a base that is the same in all lanes: zeros where the offset is
   // kNowhere or more. "Buffer resource" in the ISA documents: raw, of 2^31 bytes.
   static constexpr bool kBufferLoads = true;
+  static constexpr bool kTransposingLoads = false;  // of a matrix, on its way from memory: RDNA 4
   static constexpr uint32_t kNowhere = 0x80000000u;
   using Buffer = __amdgpu_buffer_rsrc_t;
   // bytes: beyond them, too, loads give zeros.
@@ -224,6 +229,29 @@ ROCM_SD_DEVICE uint32_t pack(float low, float high) {
     asm("" : "+s"(one));
     const Vector<_Float16, 2> pair = {static_cast<_Float16>(low * one), static_cast<_Float16>(high * one)};
     return __builtin_bit_cast(uint32_t, pair);
+  }
+}
+
+// Two floats, at least 0, as a word of two elements, the first in its lower half, cut off.
+template <class T>
+ROCM_SD_DEVICE uint32_t cut(float low, float high) {
+  if constexpr (std::is_same_v<T, Bf16>)
+    return __builtin_amdgcn_perm(__builtin_bit_cast(uint32_t, high), __builtin_bit_cast(uint32_t, low),
+                                 0x07060302);
+  else
+    return __builtin_bit_cast(uint32_t, __builtin_amdgcn_cvt_pkrtz(low, high));
+}
+// sum + both elements of a word. CDNA has no such instruction for bf16.
+template <class Arch, class T>
+ROCM_SD_DEVICE float add_elements(uint32_t word, float sum) {
+  if constexpr (std::is_same_v<T, Half>) {
+    return __builtin_amdgcn_fdot2(__builtin_bit_cast(Vector<_Float16, 2>, word), Vector<_Float16, 2>{1, 1}, sum,
+                                  false);
+  } else if constexpr (Arch::lanes == 32) {
+    return __builtin_amdgcn_fdot2_f32_bf16(__builtin_bit_cast(Vector<__bf16, 2>, word),
+                                           __builtin_bit_cast(Vector<__bf16, 2>, 0x3f803f80), sum, false);
+  } else {
+    return sum + __builtin_bit_cast(float, word << 16) + __builtin_bit_cast(float, word & 0xffff0000u);
   }
 }
 

@@ -24,6 +24,7 @@ struct Nvidia {
       false;  // lanes exchange a softmax's maxima only where these move its base
   static constexpr bool kFewSpecials = true;  // exponentials and reciprocals: 16 a cycle, products 128
   static constexpr bool kChiplets = false;
+  static constexpr bool kCutsWeights = false;
   static constexpr bool kStagesHalves = false;  // the output's staging keeps a piece's channels in two halves
   // A GEGLU is gated where its accumulators lie.
   template <class T>

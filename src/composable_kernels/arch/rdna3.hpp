@@ -55,20 +55,16 @@ struct Atom<Rdna3, T> {
       acc = __builtin_amdgcn_wmma_f32_16x16x16_f16_w32(a.k, b.k, acc);
     c = __builtin_bit_cast(C, acc);
   }
-  // Both halves of the wave need all 16 rows of their column: each sends its eight to the other.
   static ROCM_SD_DEVICE B as_b(const C& c) {
-    // Bytes of (theirs, mine) that make the words (own row, other half's row), in the order of the rows.
-    const bool upper = Rdna3::lane() >= 16;
-    const uint32_t first = upper ? 0x01000504 : 0x05040100, second = upper ? 0x03020706 : 0x07060302;
-    amd::Vector<uint32_t, 8> words;
-    ROCM_SD_UNROLL
-    for (int i = 0; i < 8; i += 2) {
-      const uint32_t mine = amd::pack<T>(c.x[i], c.x[i + 1]);
-      const uint32_t theirs = amd::other_half(mine);
-      words[i] = __builtin_amdgcn_perm(theirs, mine, first);
-      words[i + 1] = __builtin_amdgcn_perm(theirs, mine, second);
-    }
-    return __builtin_bit_cast(B, words);
+    return exchanged([&](int i) { return amd::pack<T>(c.x[i], c.x[i + 1]); });
+  }
+  template <bool kSum>
+  static ROCM_SD_DEVICE B as_weights(const C& c, float (&sum)[kColumns]) {
+    return exchanged([&](int i) {
+      const uint32_t word = amd::cut<T>(c.x[i], c.x[i + 1]);
+      if constexpr (kSum) sum[0] = amd::add_elements<Rdna3, T>(word, sum[0]);
+      return word;
+    });
   }
   // Either half of the wave stores eight rows of the sixteen.
   static ROCM_SD_DEVICE void store_columns(T* tile, int ld, const C& c) {
@@ -82,6 +78,25 @@ struct Atom<Rdna3, T> {
   // Over the lanes that hold one column.
   static ROCM_SD_DEVICE float column_sum(float x) { return x + amd::other_half(x); }
   static ROCM_SD_DEVICE float column_max(float x) { return Rdna3::max(x, amd::other_half(x)); }
+
+ private:
+  // Both halves of the wave need all 16 rows of their column: each sends its eight to the other. word(i): of
+  // the lane's elements i and i + 1.
+  template <class Word>
+  static ROCM_SD_DEVICE B exchanged(const Word& word) {
+    // Bytes of (theirs, mine) that make the words (own row, other half's row), in the order of the rows.
+    const bool upper = Rdna3::lane() >= 16;
+    const uint32_t first = upper ? 0x01000504 : 0x05040100, second = upper ? 0x03020706 : 0x07060302;
+    amd::Vector<uint32_t, 8> words;
+    ROCM_SD_UNROLL
+    for (int i = 0; i < 8; i += 2) {
+      const uint32_t mine = word(i);
+      const uint32_t theirs = amd::other_half(mine);
+      words[i] = __builtin_amdgcn_perm(theirs, mine, first);
+      words[i + 1] = __builtin_amdgcn_perm(theirs, mine, second);
+    }
+    return __builtin_bit_cast(B, words);
+  }
 };
 
 }  // namespace rocm_sd

@@ -24,10 +24,12 @@ struct Scalar {
   static constexpr EpilogueCode kEpilogueCode = EpilogueCode::kUnrolled;
   static constexpr int kEpilogueLoads = 1;  // pieces whose loads an epilogue keeps under way together
   static constexpr bool kBufferLoads = false;
+  static constexpr bool kTransposingLoads = false;
   static constexpr bool kFloatPairs = false;
   static constexpr bool kFoldsLate = true;
   static constexpr bool kFewSpecials = true;  // so that the host runs what must be right there
   static constexpr bool kChiplets = false;
+  static constexpr bool kCutsWeights = false;
   static constexpr bool kStagesHalves = false;  // the output's staging keeps a piece's channels in two halves
   // A GEGLU is gated where its accumulators lie.
   template <class T>

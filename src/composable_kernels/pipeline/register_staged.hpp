@@ -3,6 +3,8 @@
 // Stages    2: a tile is written beside the one that is read, one barrier per tile; 1: over it, two barriers
 #pragma once
 
+#include <type_traits>
+
 #include "composable_kernels/pipeline/copies.hpp"
 
 namespace rocm_sd {
@@ -125,10 +127,56 @@ class RegisterCopy<Arch, kThreads, kWidth, Tile, true> {
   }
 };
 
+// The same by loads that transpose 8 rows of 8 elements on their way (RDNA 4): lane l of eight gives the address
+// of row l's piece and receives the eight rows' elements of column l, which it writes at once. Rows that the
+// view lacks are its last one.
+template <class Arch, int kThreads, int kWidth, class Tile>
+class TransposingCopy {
+  using T = typename Tile::T;
+  static_assert(Tile::Layout::kTransposed && Tile::kRows % 8 == 0 && kWidth % 8 == 0);
+  static constexpr int kChunks = kWidth / 8, kBlocks = Tile::kRows / 8;  // pieces of a row; eights of rows
+  // Eight lanes stay with their rows, so that one row's offset serves all of their loads.
+  static constexpr int kAcross = kThreads / 8 / kBlocks;  // pieces of a row that are copied at once
+  static_assert(kAcross > 0 && kAcross * kBlocks * 8 == kThreads);
+  static constexpr int kPerThread = (kChunks + kAcross - 1) / kAcross;
+  Chunk16 staged_[kPerThread];
+
+  static ROCM_SD_DEVICE int first_row() { return Arch::thread() / 8 / kAcross * 8; }
+  // Who has run out of pieces copies as in item_of_thread().
+  static ROCM_SD_DEVICE int chunk_of(int n) {
+    const int first = Arch::thread() / 8 % kAcross;
+    return item_of_thread<kChunks, kAcross>(first + n * kAcross);
+  }
+
+ public:
+  ROCM_SD_DEVICE void issue(const GlobalView<const T>& from, const Tile&) {
+    const auto stride = static_cast<uint32_t>(from.stride) * static_cast<uint32_t>(sizeof(T));
+    const uint32_t wanted = static_cast<uint32_t>(first_row() + Arch::thread() % 8) * stride;
+    const uint32_t last = static_cast<uint32_t>(from.rows - 1) * stride;
+    const uint32_t row = wanted < last ? wanted : last;
+    ROCM_SD_UNROLL
+    for (int n = 0; n < kPerThread; ++n)
+      staged_[n] = Arch::load_transposed(from.data, row + static_cast<uint32_t>(chunk_of(n)) * 16);
+  }
+  ROCM_SD_DEVICE void land(const Tile& tile) {
+    ROCM_SD_UNROLL
+    for (int n = 0; n < kPerThread; ++n)
+      *reinterpret_cast<Chunk16*>(tile.at(first_row(), chunk_of(n) * 8 + Arch::thread() % 8)) = staged_[n];
+  }
+};
+
+template <class Arch, int kThreads, int kWidth, class Tile>
+constexpr auto register_copy() {
+  if constexpr (Arch::kTransposingLoads && Tile::Layout::kTransposed)
+    return std::type_identity<TransposingCopy<Arch, kThreads, kWidth, Tile>>();
+  else
+    return std::type_identity<RegisterCopy<Arch, kThreads, kWidth, Tile>>();
+}
+
 struct RegisterStaged {
   static constexpr bool kTransposesValues = true;  // on the way, at no cost
   template <class Arch, int kThreads, int kWidth, class Tile>
-  using Copy = RegisterCopy<Arch, kThreads, kWidth, Tile>;
+  using Copy = typename decltype(register_copy<Arch, kThreads, kWidth, Tile>())::type;
   // Of copies without a pipeline: after land() there is nothing to wait for.
   template <class Arch>
   static ROCM_SD_DEVICE void commit() {}

@@ -129,10 +129,11 @@ ROCM_SD_DEVICE void mma_ABt(RegTile<M, kRows, kCols>& c, const Streamed<LdsTile<
       });
 }
 
-// Depth by depth; b is rounded to 16 bits as it is used.
-template <class Arch, class M, int kRows, int kCols, class T, int kDepth, class Layout>
+// Depth by depth; b, the weights of a softmax, become 16 bits as they are used. kSum, for Arch::kCutsWeights: they
+// are added to sums, each lane's to its own.
+template <class Arch, bool kSum, class M, int kRows, int kCols, class T, int kDepth, class Layout>
 ROCM_SD_DEVICE void mma_AtB(RegTile<M, kRows, kCols>& c, const Streamed<LdsTile<T, kDepth, kRows, Layout>>& a,
-                            const RegTile<M, kDepth, kCols>& b) {
+                            const RegTile<M, kDepth, kCols>& b, ColVec<M, kCols>& sums) {
   constexpr int kRowAtoms = kRows / 16;
   typename M::B columns[kCols / 16];
   stream_fragments<Arch, typename M::A, kDepth / 16 * kRowAtoms>(
@@ -140,7 +141,13 @@ ROCM_SD_DEVICE void mma_AtB(RegTile<M, kRows, kCols>& c, const Streamed<LdsTile<
       [&](int n, const typename M::A& fragment) {
         ROCM_SD_UNROLL
         for (int j = 0; j < kCols / 16; ++j) {
-          if (n % kRowAtoms == 0) columns[j] = M::as_b(b.atoms[j][n / kRowAtoms]);
+          if (n % kRowAtoms == 0) {
+            const typename M::C& weights = b.atoms[j][n / kRowAtoms];
+            if constexpr (Arch::kCutsWeights)
+              columns[j] = M::template as_weights<kSum>(weights, sums.x[j]);
+            else
+              columns[j] = M::as_b(weights);
+          }
           M::mma(c.atoms[j][n % kRowAtoms], fragment, columns[j]);
         }
       });
