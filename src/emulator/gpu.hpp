@@ -100,7 +100,8 @@ class Gpu {
   // The host's side of that memory. Throw UsageError for bytes that are not all in one live allocation.
   void write(void* to, const void* from, size_t bytes);       // from the host
   void read(void* to, const void* from, size_t bytes) const;  // to the host
-  // Of watched memory: how many of the bytes nothing has written.
+  // Of watched memory: the bytes count as written; how many of the bytes nothing has written.
+  void mark_written(const void* at, size_t bytes) { memory_->mark_written(at, bytes); }
   size_t unwritten(const void* at, size_t bytes) const { return memory_->unwritten(at, bytes); }
   void copy(void* to, const void* from, size_t bytes);
   void zero(void* to, size_t bytes);

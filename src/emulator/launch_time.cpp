@@ -156,12 +156,18 @@ LaunchTime time_launch(const LaunchPlan& plan, const Machine& m, const TimeOptio
       static_cast<size_t>(std::min<double>(out.groups_each, std::max(4.0, 2.0 * out.resident)));
 
   const Sharing sharing = sharing_of(plan, m, out.processors, uint64_t{out.processors} * out.resident);
+  // Groups of one of the processors that have the most, from its first to its last: these may differ, as
+  // where the launch's last groups have less to do.
+  const auto most = static_cast<uint64_t>(out.groups_each);
+  const uint64_t begin = std::min<uint64_t>(out.processors, out.groups - (most - 1) * out.processors) / 2;
+  const size_t count = std::min<size_t>(played, options.recorded);
   std::vector<GroupRecord> records;
-  const uint64_t begin = std::min<uint64_t>(out.processors, out.groups) / 2;
-  for (size_t i = 0; i < std::min<size_t>(played, options.recorded); ++i)
-    records.push_back(record_group(plan, (begin + i * out.processors) % out.groups));
+  for (size_t i = 0; i < count; ++i) {
+    const uint64_t turn = count > 1 ? i * (most - 1) / (count - 1) : 0;
+    records.push_back(record_group(plan, begin + turn * out.processors));
+  }
   std::vector<const GroupRecord*> order;
-  for (size_t i = 0; i < played; ++i) order.push_back(&records[i % records.size()]);
+  for (size_t i = 0; i < played; ++i) order.push_back(&records[i * count / played]);
   double distinct = 0;
   for (const GroupRecord& r : records) {
     Lines own;

@@ -42,7 +42,7 @@ void launch_kernel(Exec& ex, OpInfo info, const GpuKernel& kernel, GpuGrid grid,
 // The order in which a kernel takes the workgroups of this grid (composable_kernels/tile/group_order.hpp).
 inline GroupOrder group_order(const GpuTraits& traits, const GpuGrid& grid) {
   return {static_cast<uint32_t>(gpu_chiplets(traits.arch, traits.compute_units)), grid.x, grid.y,
-          grid.x * grid.y * grid.z};
+          grid.x * grid.y * grid.z, 0};
 }
 
 // For rows of an op's list: nothing if the Exec's device is a GPU whose archive has the kernel.

@@ -25,7 +25,7 @@ int splits_of(const std::string& choice) {
   int splits = 1;
   if (slash != std::string::npos)
     std::from_chars(choice.data() + slash + 1, choice.data() + choice.size(), splits);
-  return std::max(1, splits);
+  return choice.ends_with('r') ? 1 : std::max(1, splits);  // "r": few tiles are split
 }
 
 std::optional<tuning::Record> modelled_choice(Device& device, const Workload& workload,

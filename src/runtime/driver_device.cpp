@@ -213,6 +213,9 @@ class DriverGpu final : public GpuDevice, public LibraryHost, public SideCopies,
   void copy_on_device(void* dst, const void* src, size_t bytes) override {
     if (bytes > 0) current().copy_on_device_async(dst, src, bytes);
   }
+  void admit_any_content(const void* data, size_t bytes) override {
+    current().admit_any_content(data, bytes);
+  }
   void fill_zero(void* data, size_t bytes) override {
     if (bytes > 0) current().fill_zero_async(data, bytes);
   }

@@ -113,6 +113,7 @@ class EmulatorDriver final : public GpuDriver {
     if (environment(kTimeVariable).empty()) return;
     const std::string name = environment(kMachineVariable);
     machine_ = emu::find_machine(name.empty() ? gpu.name : name);
+    description_.traits.samples_groups = true;
     // Plans and tables are those of the card that is modelled.
     if (const GpuProduct* card = find_gpu_product(machine_->name))
       description_.traits.compute_units = driver_compute_units(*card);
@@ -168,6 +169,7 @@ class EmulatorDriver final : public GpuDriver {
   void copy_on_device_async(void* dst, const void* src, size_t bytes) override {
     do_or_record([this, dst, src, bytes] { run("copy", [&] { gpu_.copy(dst, src, bytes); }); });
   }
+  void admit_any_content(const void* data, size_t bytes) override { gpu_.mark_written(data, bytes); }
   void fill_zero_async(void* data, size_t bytes) override {
     do_or_record([this, data, bytes] { run("fill", [&] { gpu_.zero(data, bytes); }); });
   }

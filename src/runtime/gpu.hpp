@@ -15,14 +15,15 @@ namespace rocm_sd {
 struct GpuTraits {
   std::string arch;  // "gfx1100", "sm_90": the archive's target
   GpuFamily family = GpuFamily::kNvidia;
-  int lanes = 32;            // of a wave
-  int compute_units = 1;     // as the driver counts: on RDNA work-group processors of two, on NVIDIA SMs
-  size_t lds_per_group = 0;  // most bytes of LDS (shared memory) that one workgroup may ask for
-  size_t l2_bytes = 0;       // of the last cache before memory
-  bool integrated = false;   // shares the host's memory
-  uint32_t cluster = 1;      // most workgroups that may read each other's LDS
-  bool tma = false;          // map_boxes() works, for kernels that fetch boxes of matrices and images
-  std::string pci;           // "0000:1b:00.0"; "": on no bus, as an emulated GPU, or not told
+  int lanes = 32;               // of a wave
+  int compute_units = 1;        // as the driver counts: on RDNA work-group processors of two, on NVIDIA SMs
+  size_t lds_per_group = 0;     // most bytes of LDS (shared memory) that one workgroup may ask for
+  size_t l2_bytes = 0;          // of the last cache before memory
+  bool integrated = false;      // shares the host's memory
+  uint32_t cluster = 1;         // most workgroups that may read each other's LDS
+  bool tma = false;             // map_boxes() works, for kernels that fetch boxes of matrices and images
+  bool samples_groups = false;  // runs some of a launch's workgroups only, for a model of its time
+  std::string pci;              // "0000:1b:00.0"; "": on no bus, as an emulated GPU, or not told
 };
 
 // A kernel that the device loaded; lives as long as the device.
@@ -113,6 +114,9 @@ class GpuDevice : public Device {
   virtual void launch_on(void* stream, const GpuKernel& kernel, GpuGrid grid, uint32_t threads,
                          uint32_t lds_bytes, const void* params, size_t bytes);
   virtual void fill_zero(void* data, size_t bytes) = 0;  // on the stream
+  // Kernels read these bytes whatever was left there: an emulator that checks for what nothing has written
+  // lets them.
+  virtual void admit_any_content(const void* /*data*/, size_t /*bytes*/) {}
   // Writes the driver's description of the matrix to `map` (128 bytes, aligned to them) as kernels with a
   // TMA take it (TensorMap in composable_kernels/types.hpp). Throws DeviceError where the driver
   // refuses.

@@ -60,6 +60,7 @@ class GpuDriver {
   virtual void copy_to_host_async(void* dst, const void* src, size_t bytes) = 0;
   virtual void copy_on_device_async(void* dst, const void* src, size_t bytes) = 0;
   virtual void fill_zero_async(void* data, size_t bytes) = 0;
+  virtual void admit_any_content(const void* /*data*/, size_t /*bytes*/) {}  // as in GpuDevice
   // From host memory on a stream of their own, with the same events (SideCopies). A driver that runs every
   // call at once has one order for all.
   virtual void copy_beside_async(void* dst, const void* src, size_t bytes) {

@@ -191,7 +191,7 @@ class Bench {
   void linear(bool gated) {
     for (const GemmConfig* config : gemm_configs(device_.traits(), dtype_, gated)) {
       const GemmChoice choice{config, 1};
-      if (!wanted(gemm_kernel_name(choice, dtype_, gated))) continue;
+      if (!wanted(gemm_kernel_name(device_.traits(), choice, dtype_, gated))) continue;
       const TileShape& s = config->shape;
       const int64_t rows = 2 * s.block_m, out = gated ? s.block_n / 2 : s.block_n, in = 1280;
       const Tensor x = random_on(device_, {rows, in}, dtype_);

@@ -28,10 +28,13 @@ struct Amd {
   static constexpr bool kFewSpecials = false;
   static constexpr bool kFoldsLate =
       true;  // lanes exchange a softmax's maxima only where these move its base
-  // A softmax's weights lose the bits that 16-bit elements lack in place of being rounded: one instruction for
-  // two. They are summed as they are multiplied, so that what is lost cancels but for its scatter, which is that
-  // of rounding.
+  // A softmax's weights lose the bits that 16-bit elements lack in place of being rounded: one instruction
+  // for two. They are summed as they are multiplied, so that what is lost cancels but for its scatter, which
+  // is that of rounding.
   static constexpr bool kCutsWeights = true;
+  // Workgroups that share a tile of a product sum its parts themselves (tile/tile_parts.hpp); else another
+  // launch does.
+  static constexpr bool kSumsParts = true;
   static constexpr bool kStagesHalves = true;  // the output's staging keeps a piece's channels in two halves
   // A GEGLU of operands of T is gated where its accumulators lie. RDNA lacks the registers for what 8 bits
   // need.
@@ -119,6 +122,11 @@ struct Amd {
   // The same number, of which the compiler knows only that it is the same in all lanes.
   static ROCM_SD_DEVICE int opaque(int x) {
     asm("" : "+s"(x));
+    return x;
+  }
+  // The same number, in each lane its own, with which the compiler computes nothing before this point.
+  static ROCM_SD_DEVICE int late(int x) {
+    asm volatile("" : "+v"(x));
     return x;
   }
   // The compiler moves no instruction past this point.
@@ -245,8 +253,8 @@ ROCM_SD_DEVICE uint32_t cut(float low, float high) {
 template <class Arch, class T>
 ROCM_SD_DEVICE float add_elements(uint32_t word, float sum) {
   if constexpr (std::is_same_v<T, Half>) {
-    return __builtin_amdgcn_fdot2(__builtin_bit_cast(Vector<_Float16, 2>, word), Vector<_Float16, 2>{1, 1}, sum,
-                                  false);
+    return __builtin_amdgcn_fdot2(__builtin_bit_cast(Vector<_Float16, 2>, word), Vector<_Float16, 2>{1, 1},
+                                  sum, false);
   } else if constexpr (Arch::lanes == 32) {
     return __builtin_amdgcn_fdot2_f32_bf16(__builtin_bit_cast(Vector<__bf16, 2>, word),
                                            __builtin_bit_cast(Vector<__bf16, 2>, 0x3f803f80), sum, false);

@@ -25,6 +25,9 @@ struct Nvidia {
   static constexpr bool kFewSpecials = true;  // exponentials and reciprocals: 16 a cycle, products 128
   static constexpr bool kChiplets = false;
   static constexpr bool kCutsWeights = false;
+  // Workgroups that share a tile of a product sum its parts themselves (tile/tile_parts.hpp); else another
+  // launch does.
+  static constexpr bool kSumsParts = false;
   static constexpr bool kStagesHalves = false;  // the output's staging keeps a piece's channels in two halves
   // A GEGLU is gated where its accumulators lie.
   template <class T>

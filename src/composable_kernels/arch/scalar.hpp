@@ -30,6 +30,9 @@ struct Scalar {
   static constexpr bool kFewSpecials = true;  // so that the host runs what must be right there
   static constexpr bool kChiplets = false;
   static constexpr bool kCutsWeights = false;
+  // Workgroups that share a tile of a product sum its parts themselves (tile/tile_parts.hpp); else another
+  // launch does.
+  static constexpr bool kSumsParts = false;
   static constexpr bool kStagesHalves = false;  // the output's staging keeps a piece's channels in two halves
   // A GEGLU is gated where its accumulators lie.
   template <class T>
@@ -47,6 +50,7 @@ struct Scalar {
   static void barrier() { std::atomic_signal_fence(std::memory_order_seq_cst); }
   static void wave_barrier() { barrier(); }
   static int opaque(int x) { return x; }
+  static int late(int x) { return x; }
   static void fence_schedule() {}
   // Clusters are of one workgroup.
   static void cluster_barrier() { barrier(); }

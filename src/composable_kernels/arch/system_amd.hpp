@@ -5,6 +5,21 @@
 
 namespace rocm_sd {
 
+// Among the workgroups of this device.
+struct DeviceScope {
+  // What this lane wrote before is there for those that acquire after.
+  static ROCM_SD_DEVICE void release() { __builtin_amdgcn_fence(__ATOMIC_RELEASE, "agent"); }
+  static ROCM_SD_DEVICE void acquire() { __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "agent"); }
+  static ROCM_SD_DEVICE uint64_t load(const uint64_t* from) {
+    return __hip_atomic_load(from, __ATOMIC_ACQUIRE, __HIP_MEMORY_SCOPE_AGENT);
+  }
+  // Writes `wanted` if what is there is `seen`; else `seen` becomes what is.
+  static ROCM_SD_DEVICE bool replace(uint64_t* at, uint64_t& seen, uint64_t wanted) {
+    return __hip_atomic_compare_exchange_strong(at, &seen, wanted, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE,
+                                                __HIP_MEMORY_SCOPE_AGENT);
+  }
+};
+
 struct SystemScope {
   // What this lane wrote before is there for everybody who sees what it writes after.
   static ROCM_SD_DEVICE void fence() { __builtin_amdgcn_fence(__ATOMIC_ACQ_REL, ""); }

@@ -5,6 +5,27 @@
 
 namespace rocm_sd {
 
+// Among the workgroups of this device.
+struct DeviceScope {
+  // What this lane wrote before is there for those that acquire after.
+  static ROCM_SD_DEVICE void release() { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
+  static ROCM_SD_DEVICE void acquire() { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
+  static ROCM_SD_DEVICE uint64_t load(const uint64_t* from) {
+    uint64_t value;
+    asm volatile("ld.acquire.gpu.u64 %0, [%1];" : "=l"(value) : "l"(from) : "memory");
+    return value;
+  }
+  // Writes `wanted` if what is there is `seen`; else `seen` becomes what is.
+  static ROCM_SD_DEVICE bool replace(uint64_t* at, uint64_t& seen, uint64_t wanted) {
+    const uint64_t expected = seen;
+    asm volatile("atom.cas.acq_rel.gpu.b64 %0, [%1], %2, %3;"
+                 : "=l"(seen)
+                 : "l"(at), "l"(expected), "l"(wanted)
+                 : "memory");
+    return seen == expected;
+  }
+};
+
 struct SystemScope {
   // What this lane wrote before is there for everybody who sees what it writes after.
   static ROCM_SD_DEVICE void fence() { asm volatile("fence.acq_rel.sys;" ::: "memory"); }

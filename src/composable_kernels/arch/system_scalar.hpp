@@ -9,6 +9,19 @@
 
 namespace rocm_sd {
 
+// Among the workgroups of this device.
+struct DeviceScope {
+  static void release() { std::atomic_thread_fence(std::memory_order_release); }
+  static void acquire() { std::atomic_thread_fence(std::memory_order_acquire); }
+  static uint64_t load(const uint64_t* from) {
+    return std::atomic_ref(*const_cast<uint64_t*>(from)).load(std::memory_order_acquire);
+  }
+  // Writes `wanted` if what is there is `seen`; else `seen` becomes what is.
+  static bool replace(uint64_t* at, uint64_t& seen, uint64_t wanted) {
+    return std::atomic_ref(*at).compare_exchange_strong(seen, wanted);
+  }
+};
+
 struct SystemScope {
   static void fence() { std::atomic_thread_fence(std::memory_order_seq_cst); }
   static uint32_t load_acquire(const uint32_t* from) { return word(from).load(std::memory_order_acquire); }

@@ -29,10 +29,15 @@ enum class ValueLayout { kRows, kTransposed };
 // offsets of buffer loads count.
 enum class PixelLimit { kCount, kPieces };
 
+// What sums the parts of a tile that several workgroups share: these, or another launch.
+enum class PartSums { kLaunch, kWorkgroups };
+
 // Each family states kName, kLds, kValues, kPixelLimit, kFlash, kFlashAnyMask, kFlashLargeD, kGemm,
 // kGeglu, kConv: best first. A rows x columns x depth that has two configurations in one table differs in
 // algorithm.
 struct KernelFamilyDefaults {
+  static constexpr PartSums kPartSums = PartSums::kLaunch;
+
   // By multiply-adds: every family the same.
   static constexpr auto kGemmF32 = std::to_array<GemmConfig>({
       {.shape = {.block_m = 64, .block_n = 64, .block_k = 16, .waves_m = 2, .waves_n = 2}},
@@ -53,6 +58,7 @@ struct KernelFamilyDefaults {
 
 // What AMD's families have in common.
 struct AmdFamily : KernelFamilyDefaults {
+  static constexpr PartSums kPartSums = PartSums::kWorkgroups;
   static constexpr LdsKind kLds = LdsKind::kDeclared;
   static constexpr ValueLayout kValues = ValueLayout::kTransposed;
   static constexpr PixelLimit kPixelLimit = PixelLimit::kPieces;

@@ -1,10 +1,11 @@
 // Convolution as an implicit GEMM on NHWC.
 // Problem   y[m, n] = epilogue(sum over k = (input, r, s, c) of x[pixel of m under (r, s), c] w[n, k]), or
 //           partial sums over a part of k
-// Mapping   a workgroup per tile of pixels x channels of y (grid x) and part of k (grid y); waves as in the
-//           main loop; the phases of a doubled image are grid z
+// Mapping   a workgroup per tile of pixels x channels of y (grid x) and part of k (grid y; with Arch::kSumsParts
+//           grid x, too); waves as in the main loop; the phases of a doubled image are grid z
 // Traffic   pipeline/product.hpp; neighbouring workgroups share pixels, then filters (tile_place)
-// Numerics  float accumulators, k ascending; parts of k are summed in order by gemm_reduce_body
+// Numerics  float accumulators, k ascending; parts of k are summed in order by gemm_reduce_body, or with
+//           Arch::kSumsParts by sum_parts()
 // Limits    pixels of whole 16-byte pieces (conv_layout.hpp pads); fewer than 2^31 pixels and pieces
 #pragma once
 
@@ -22,6 +23,7 @@ struct ConvParams {
   EpilogueParams<T> epilogue;  // rows: pixels; channels: outputs
   int32_t depth;               // elements of k
   int32_t split_steps;         // of kBlockK, in each part of k
+  TileParts parts;             // in place of partials with Arch::kSumsParts: of one phase
   // 1, or 4: a 3x3 filter on a doubled image as four 2x2 filters on the image itself, one for each parity of
   // output row and column. image is then the undoubled one, filter [4][channels, depth], epilogue that of all
   // pixels.
@@ -76,18 +78,21 @@ struct ConvFinish {
   }
 };
 
-// index: of the tile; split: part of k; phase: of p.phases. lds: Cfg::kLdsBytes. Policy: how tiles come to
-// the matrix units (pipeline/product.hpp). for_epilogue(): p again, asked for after the products.
+// index: of the tile, with Arch::kSumsParts of a part of one (tile_part()); split: part of k, else 0; phase:
+// of p.phases. lds: Cfg::kLdsBytes. Policy: how tiles come to the matrix units (pipeline/product.hpp).
+// for_epilogue(): p again, asked for after the products.
 template <class Arch, class Cfg, class Policy = PipelineOf<Arch>, class ForEpilogue>
 ROCM_SD_DEVICE void conv_body(const ConvParams<typename Cfg::T>& p, int index, int split, int phase,
                               char* lds, const ForEpilogue& for_epilogue) {
   using T = typename Cfg::T;
   const int channels = p.epilogue.channels, down = phase / 2, right = phase % 2;
-  const OutputTile tile = output_tile<Cfg>(index, p.image.pixels, channels);
+  const TilePart work = Arch::kSumsParts ? tile_part(p.parts, index) : TilePart{index, split, -1};
+  const OutputTile tile = output_tile<Cfg>(work.tile, p.image.pixels, channels);
   const ConvGather<T, Cfg::kBlockK> x{p.image, tile.row, down, right};
   const T* const filter = p.filter + static_cast<int64_t>(phase) * channels * p.depth;
   const MatrixRows<T> w{filter, p.depth, tile.column, channels, p.depth};
-  const Steps k = steps_of_split<Cfg>(p.depth, split, p.split_steps);
+  const bool parted = !Arch::kSumsParts || work.shared();
+  const Steps k = steps_of_split<Cfg>(p.depth, work.part, parted ? p.split_steps : p.depth);
   Accumulators<Arch, Cfg> acc{};
   if constexpr (Arch::kBufferLoads) {  // a loop each: what the other needs would cost this one
     using Near = ConvGatherNear<T, Cfg::kBlockK>;
@@ -101,9 +106,14 @@ ROCM_SD_DEVICE void conv_body(const ConvParams<typename Cfg::T>& p, int index, i
   }
 
   const ConvParams<T>& again = for_epilogue();
-  float* const partial = again.partials ? again.partials + static_cast<int64_t>(split) * again.epilogue.rows *
-                                                               again.epilogue.channels
-                                        : nullptr;
+  if constexpr (Arch::kSumsParts)
+    if (work.shared() &&
+        !sum_parts<Arch, Cfg>(acc, again.parts, work.place + phase * again.parts.rest, work.part, lds))
+      return;
+  float* const partial =
+      !Arch::kSumsParts && again.partials
+          ? again.partials + static_cast<int64_t>(split) * again.epilogue.rows * again.epilogue.channels
+          : nullptr;
   finish_tile<Arch, Cfg, false>(acc, lds,
                                 ConvFinish<Arch, T>{again, partial, tile.row, tile.column, down, right});
 }

@@ -1,11 +1,13 @@
 // GEMM: a linear layer as one product of matrices.
 // Problem   y[m, n] = epilogue(sum over k of x[m, k] w[n, k] + sum over r of d[m, r] up[n, r]), or its gated form,
 //           or partial sums over a part of k; d and up, a low-rank term, may be missing
-// Mapping   a workgroup per tile of y (grid x), per part of k and matrix of a batch (grid y); waves as in the
-//           main loop
+// Mapping   a workgroup per tile of y (grid x), per part of k and matrix of a batch (grid y), or with
+//           Arch::kSumsParts per part of a tile (grid x) and matrix of a batch (grid y); waves as in the main
+//           loop
 // Traffic   pipeline/product.hpp; neighbouring workgroups take tiles of a few rows of tiles, so that both
 //           operands stay in the last cache
-// Numerics  float accumulators, k ascending, then r; parts of k are summed in order by gemm_reduce_body
+// Numerics  float accumulators, k ascending, then r; parts of k are summed in order by gemm_reduce_body, or with
+//           Arch::kSumsParts by sum_parts()
 // Limits    depth, rank and strides are multiples of 16 bytes, operands aligned to them; rows and columns any;
 //           a term by the pipelines of PipelineOf and by TMA only
 #pragma once
@@ -14,6 +16,7 @@
 #include "composable_kernels/fused/main_loop.hpp"
 #include "composable_kernels/tile/group_order.hpp"
 #include "composable_kernels/tile/output.hpp"
+#include "composable_kernels/tile/tile_parts.hpp"
 
 namespace rocm_sd {
 
@@ -35,6 +38,7 @@ struct GemmParams {
   int64_t x_batch, w_batch, y_batch;  // from matrix to matrix of the batch
   int depth;
   int splits, split_steps;  // parts of k, and steps of kBlockK in each
+  TileParts parts;          // in place of splits and partials with Arch::kSumsParts
   bool aligned;             // rows of x and w begin at multiples of 16 bytes (else only gemv)
   GroupOrder order;         // of tiles and parts
 };
@@ -73,21 +77,25 @@ ROCM_SD_DEVICE void gemm_tile(Accumulators<Arch, Cfg>& acc, char* lds, const Gem
 template <class Policy, class Arch>
 inline constexpr bool kTakesTerm = std::is_same_v<Policy, PipelineOf<Arch>>;
 
-// index: of the tile; part: split + splits * matrix of the batch. lds: Cfg::kLdsBytes. Policy: how tiles come
-// to the matrix units (pipeline/product.hpp).
+// index: of the tile; part: split + splits * matrix of the batch; with Arch::kSumsParts index: of a part of a
+// tile (tile_part()); part: matrix of the batch. lds: Cfg::kLdsBytes. Policy: how tiles come to the matrix
+// units (pipeline/product.hpp).
 template <class Arch, class Cfg, bool kGated, class Policy = PipelineOf<Arch>>
 ROCM_SD_DEVICE void gemm_body(const GemmParams<typename Cfg::T>& p, int index, int part, char* lds) {
   using T = typename Cfg::T;
   const int rows = p.epilogue.rows, columns = kGated ? 2 * p.epilogue.channels : p.epilogue.channels;
-  const OutputTile tile = output_tile<Cfg>(index, rows, columns);
-  const int split = part % p.splits, matrix = part / p.splits;
+  const TilePart work = Arch::kSumsParts ? tile_part(p.parts, index) : TilePart{index, part % p.splits, -1};
+  const OutputTile tile = output_tile<Cfg>(work.tile, rows, columns);
+  const int matrix = Arch::kSumsParts ? part : part / p.splits;
   const GemmOperands<T> operands{
       p.x + matrix * p.x_batch, p.w + matrix * p.w_batch, p.x_stride, p.w_stride, rows, columns, p.depth};
   Accumulators<Arch, Cfg> acc{};
-  const Steps steps = steps_of_split<Cfg>(p.depth, split, p.split_steps);
+  const bool parted = !Arch::kSumsParts || work.shared();
+  const Steps steps = steps_of_split<Cfg>(p.depth, work.part, parted ? p.split_steps : p.depth);
   if constexpr (kTakesTerm<Policy, Arch>) {
     // One main loop in the code, run twice: a second copy would double the kernel.
-    const int sources = p.term.rank > 0 && split == p.splits - 1 ? 2 : 1;
+    const int last = Arch::kSumsParts ? (parted ? p.parts.splits - 1 : 0) : p.splits - 1;
+    const int sources = p.term.rank > 0 && work.part == last ? 2 : 1;
     rolled(sources, [&](int source) {
       const bool of_term = source == 1;
       if (of_term) Arch::barrier();  // all waves have read the last tiles
@@ -105,11 +113,13 @@ ROCM_SD_DEVICE void gemm_body(const GemmParams<typename Cfg::T>& p, int index, i
     gemm_tile<Policy, kGated, Arch, Cfg>(acc, lds, operands, tile, steps);
   }
 
+  if constexpr (Arch::kSumsParts)
+    if (work.shared() && !sum_parts<Arch, Cfg>(acc, p.parts, work.place, work.part, lds)) return;
   EpilogueParams<T> epilogue = p.epilogue;
   epilogue.y += matrix * p.y_batch;
   if constexpr (kGated) {
     finish_tile<Arch, Cfg, true>(acc, lds, GatedFinish<Arch, T>{epilogue, tile.row, tile.column / 2});
-  } else if (p.partials) {
+  } else if (!Arch::kSumsParts && p.partials) {
     float* const partial = p.partials + static_cast<int64_t>(part) * rows * columns;
     finish_tile<Arch, Cfg, false>(acc, lds, [&](int row, int channel, const Channels& v) {
       store_partial(partial, rows, columns, tile.row + row, tile.column + channel, v);

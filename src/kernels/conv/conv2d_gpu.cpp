@@ -183,22 +183,28 @@ void run(Exec& ex, const ConvProblem& p, const ConvChoice& choice) {
     const OpInfo info = p.info(concat(phases ? "gpu phases " : "gpu ", describe(fewer)).c_str());
     return launch_tma(ex, info, p, fewer, params);
   }
+  const bool sums_parts = kernel_tables(device.traits()).part_sums == PartSums::kWorkgroups;
   Tensor partials;
-  if (splits > 1) {
+  if (splits > 1 && !sums_parts) {
     partials = ex.alloc({splits, params.epilogue.rows, params.epilogue.channels}, DType::kF32);
     params.partials = partials.as<float>();
   }
   const int tiles_m = (params.image.pixels + shape.block_m - 1) / shape.block_m;
   const int tiles_n = (params.epilogue.channels + shape.block_n - 1) / shape.block_n;
   const std::string name = conv_kernel_name(p.dtype(), choice.config);
-  const GpuGrid grid{static_cast<uint32_t>(tiles_m * tiles_n), static_cast<uint32_t>(splits),
+  const int64_t tiles = int64_t{tiles_m} * tiles_n;
+  const SharedTiles shared(ex, shape, tiles, sums_parts ? splits : 1, choice.split_tiles, params.phases);
+  params.parts = shared.parts;
+  const GpuGrid grid{shared.groups(tiles), static_cast<uint32_t>(sums_parts ? 1 : splits),
                      static_cast<uint32_t>(params.phases)};
-  params.order = group_order(device.traits(), grid);
+  params.order = shared.order(device.traits(), grid);
   launch_kernel(ex,
-                p.info(concat(phases ? "gpu phases " : "gpu ", describe(choice.config), "/", splits).c_str()),
+                p.info(concat(phases ? "gpu phases " : "gpu ",
+                              describe(ConvChoice{choice.config, splits, 1, choice.split_tiles}))
+                           .c_str()),
                 conv_kernel(ex, name), grid, static_cast<uint32_t>(shape.waves() * device.traits().lanes),
                 kernel_tables(device.traits()).dynamic_lds(choice.config.lds_bytes(sizeof(T))), params);
-  if (splits == 1) return;
+  if (splits == 1 || sums_parts) return;
   const GemmReduceParams<T> reduce{params.partials, params.epilogue, splits, false};
   const int64_t pieces = static_cast<int64_t>(params.epilogue.rows) * ((params.epilogue.channels + 7) / 8);
   launch_kernel(ex, {"conv2d", concat("gpu reduce ", p.describe()), 0, static_cast<double>(partials.bytes())},
@@ -246,7 +252,9 @@ Refusal supports_config(const Exec& ex, const ConvProblem& p, const std::string&
   if (!choice) return "is no configuration for it";
   if (const Refusal refusal = supports_kernel(ex, conv_kernel_name(p.dtype(), choice->config)))
     return refusal;
-  if (choice->splits > 1) return supports_kernel(ex, concat("conv_reduce_", dtype_name(p.dtype())));
+  const bool summed = kernel_tables(gpu_device(ex)->traits()).part_sums == PartSums::kWorkgroups;
+  if (choice->splits > 1 && !summed)
+    return supports_kernel(ex, concat("conv_reduce_", dtype_name(p.dtype())));
   return std::nullopt;
 }
 
@@ -266,7 +274,8 @@ std::string conv_kernel_name(DType dtype, const GemmConfig& config) {
 std::string describe(const ConvChoice& choice) {
   const std::string multicast =
       uses_tma(choice.config.algorithm) ? concat(choice.multicast_size) : std::string();
-  return concat(describe(choice.config), multicast, "/", choice.splits);
+  const char* const tiles = choice.split_tiles == SharedTileSet::kLastRound ? "r" : "";
+  return concat(describe(choice.config), multicast, "/", choice.splits, tiles);
 }
 
 bool conv_has_phases(const ConvProblem& p) {

@@ -12,6 +12,7 @@
 #include "kernels/conv/conv2d_impl.hpp"
 #include "kernels/family/explanation.hpp"
 #include "kernels/family/gemm_map.hpp"
+#include "kernels/shared_tiles.hpp"
 #include "runtime/gpu.hpp"
 
 namespace rocm_sd {
@@ -21,8 +22,10 @@ struct ConvChoice {
   GemmConfig config;
   int splits = 1;          // tma: within a cluster
   int multicast_size = 1;  // tma: workgroups of a cluster that share a tile of the filter
+  SharedTileSet split_tiles = SharedTileSet::kAll;  // which have splits
 };
-// "128x160x64g/4": 4 splits; "128x160x64b2/1": 2 multicast_size
+// "128x160x64g/4": 4 splits; "128x160x32/4r": of the tiles of the last round alone; "128x160x64b2/1": 2
+// multicast_size
 std::string describe(const ConvChoice& choice);
 
 // What the choice depends on: an implicit GEMM of pixels x outputs x depth, in elements of `dtype`; of all

@@ -49,14 +49,27 @@ double estimated_wgmma_ns(const GpuTraits& traits, const ConvExtent& e, const Co
   return ns;
 }
 
+// Of a launch, and of those the ones that have a workgroup each: phases are divided alike.
+int64_t tiles_of(const ConvExtent& e, const TileShape& s) {
+  return e.phases * ceil_div(e.pixels / e.phases, s.block_m) * ceil_div(e.outputs, s.block_n);
+}
+int64_t shared_from(const GpuTraits& traits, const ConvExtent& e, const TileShape& s, SharedTileSet set) {
+  return e.phases * whole_tiles(traits, tiles_of(e, s) / e.phases, set);
+}
+
 // By modelled times of its kernel; nothing where there are none.
 std::optional<double> modelled_ns(const GpuTraits& traits, const ConvExtent& e, const ConvChoice& choice) {
   const ModelledCosts* of = cost_model(kernel_tables(traits).name).modelled_for(traits.arch);
   const KernelTime* kernel = of ? find_kernel_time(*of, conv_kernel_name(e.dtype, choice.config)) : nullptr;
   if (!kernel) return std::nullopt;
   const TileShape& s = choice.config.shape;
-  const int64_t steps = ceil_div(ceil_div(e.depth, s.block_k), choice.splits);
-  const int64_t groups = ceil_div(e.pixels, s.block_m) * ceil_div(e.outputs, s.block_n) * choice.splits;
+  const int64_t all = ceil_div(e.depth, s.block_k), steps = ceil_div(all, choice.splits);
+  const int64_t tiles = tiles_of(e, s), groups = tiles * choice.splits;
+  if (kernel_tables(traits).part_sums == PartSums::kWorkgroups)
+    return shared_launch_ns(
+        *of, *kernel, traits.compute_units,
+        {tiles, shared_from(traits, e, s, choice.split_tiles), choice.splits, static_cast<double>(all),
+         static_cast<double>(steps), static_cast<double>(tile_floats(s))});
   double ns = launch_ns(*kernel, groups, traits.compute_units, static_cast<double>(steps));
   if (choice.splits > 1) ns += reduce_ns(*of, static_cast<double>(e.pixels * e.outputs), choice.splits);
   return ns;
@@ -121,6 +134,14 @@ std::vector<ConvChoice> choices_of(const GpuTraits& traits, const ConvExtent& e,
     // Parts of at least 6 steps; no more workgroups than three rounds of the device.
     if (splits > 1 && (steps < 6 * splits || tiles * splits > 3 * int64_t{traits.compute_units})) break;
     out.push_back({config, splits});
+  }
+  // The tiles of the last round alone.
+  const int64_t units = std::max(1, traits.compute_units), phase = tiles_of(e, config.shape) / e.phases;
+  if (kernel_tables(traits).part_sums != PartSums::kWorkgroups || phase < units || phase % units == 0)
+    return out;
+  for (const int splits : {2, 3, 4, 5, 6, 8, 10, 12, 16}) {
+    if (steps < 6 * splits || phase % units * splits > 3 * units) break;
+    out.push_back({config, splits, 1, SharedTileSet::kLastRound});
   }
   return out;
 }

@@ -233,9 +233,10 @@ const KernelTime* find_kernel_time(const ModelledCosts& costs, std::string_view 
   return found == costs.kernels.end() ? nullptr : &found->second;
 }
 
-double launch_ns(const KernelTime& kernel, int64_t groups, int64_t compute_units, double steps) {
-  const int64_t units = std::max<int64_t>(1, compute_units);
-  const int64_t each = (groups + units - 1) / units;  // of the busiest compute unit
+namespace {
+
+// Of the busiest compute unit: `each` workgroups of so many steps on average.
+double unit_ns(const KernelTime& kernel, int64_t each, double steps) {
   const double alone = kernel.alone_ns + steps * kernel.alone_step_ns;
   const double full = std::max(alone, kernel.full_ns + steps * kernel.full_step_ns);
   const auto resident = static_cast<double>(kernel.resident), many = static_cast<double>(each);
@@ -243,6 +244,27 @@ double launch_ns(const KernelTime& kernel, int64_t groups, int64_t compute_units
   // ones are not alone for long.
   if (each >= kernel.resident) return full * many / resident;
   return alone + (full - alone) * (many - 1) / (resident - 1);
+}
+
+}  // namespace
+
+double launch_ns(const KernelTime& kernel, int64_t groups, int64_t compute_units, double steps) {
+  const int64_t units = std::max<int64_t>(1, compute_units);
+  return unit_ns(kernel, (groups + units - 1) / units, steps);
+}
+
+double shared_launch_ns(const ModelledCosts& costs, const KernelTime& kernel, int64_t compute_units,
+                        const SharedLaunch& launch) {
+  if (launch.splits <= 1) return launch_ns(kernel, launch.tiles, compute_units, launch.steps);
+  const int64_t units = std::max<int64_t>(1, compute_units), shared = launch.tiles - launch.whole;
+  const int64_t whole = launch.whole / units, parts = (shared * launch.splits + units - 1) / units;
+  const double steps =
+      static_cast<double>(whole) * launch.steps + static_cast<double>(parts) * launch.part_steps;
+  // Sums of two parts pass through memory once, of more parts all of them; half of it beside other work.
+  const double passed =
+      static_cast<double>(shared) * (launch.splits == 2 ? 1 : launch.splits) * launch.tile_floats;
+  return unit_ns(kernel, whole + parts, steps / static_cast<double>(whole + parts)) +
+         sizeof(float) * passed / costs.memory_bytes_per_ns;
 }
 
 double reduce_ns(const ModelledCosts& costs, double floats, int splits) {

@@ -145,6 +145,16 @@ const KernelTime* find_kernel_time(const ModelledCosts& costs, std::string_view 
 // Nanoseconds of a launch, without the gap before it: `groups` workgroups of `steps` steps on so many compute
 // units.
 double launch_ns(const KernelTime& kernel, int64_t groups, int64_t compute_units, double steps);
+// The same of tiles of which the first `whole` have a workgroup each, and `splits` share each other one and
+// sum its parts themselves.
+struct SharedLaunch {
+  int64_t tiles = 0, whole = 0;
+  int splits = 1;
+  double steps = 0, part_steps = 0;  // of a whole tile; of a part
+  double tile_floats = 0;            // accumulators of a workgroup
+};
+double shared_launch_ns(const ModelledCosts& costs, const KernelTime& kernel, int64_t compute_units,
+                        const SharedLaunch& launch);
 // What it costs to add up `splits` partial sums of so many floats: a launch, which reads what was written.
 double reduce_ns(const ModelledCosts& costs, double floats, int splits);
 

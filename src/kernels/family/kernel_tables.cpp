@@ -15,6 +15,7 @@ constexpr KernelTables tables_of() {
           .lds = Family::kLds,
           .values = Family::kValues,
           .pixel_limit = Family::kPixelLimit,
+          .part_sums = Family::kPartSums,
           .flash = Family::kFlash,
           .flash_any_mask = Family::kFlashAnyMask,
           .flash_large_d = Family::kFlashLargeD,

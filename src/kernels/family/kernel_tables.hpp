@@ -16,6 +16,7 @@ struct KernelTables {
   LdsKind lds = LdsKind::kDeclared;
   ValueLayout values = ValueLayout::kRows;
   PixelLimit pixel_limit = PixelLimit::kCount;
+  PartSums part_sums = PartSums::kLaunch;
   std::span<const FlashConfig> flash, flash_any_mask;
   std::span<const FlashLargeDConfig> flash_large_d;
   std::span<const FlashWgmmaConfig> flash_wgmma;

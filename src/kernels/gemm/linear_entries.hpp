@@ -13,6 +13,7 @@ namespace rocm_sd {
 template <class Storage, bool kGated, GemmConfig kConfig>
 ROCM_SD_DEVICE void gemm_tiles_kernel(const GemmParams<Storage>& p) {
   static_assert(kConfig.algorithm == GemmAlgorithm::kTiles);
+  static_assert(GpuArch::kSumsParts == (KernelFamily::kPartSums == PartSums::kWorkgroups));
   using Cfg = TileCfg<GpuArch, Storage, kConfig.shape>;
   static_assert(Cfg::kLdsBytes <= kConfig.lds_bytes(sizeof(Storage)));
   const GroupPlace group = place_of_group<GpuArch>(p.order);

@@ -89,6 +89,19 @@ void launch_tiles(Exec& ex, const LinearProblem& p, const GpuKernel& kernel, con
   const int64_t columns = p.gated ? 2 * p.out : p.out;
   const auto threads = static_cast<uint32_t>(shape.waves() * device.traits().lanes);
   const auto steps = static_cast<int>(ceil_div(p.in, shape.block_k));
+  const uint32_t tiles = ceil_div(p.rows, shape.block_m) * ceil_div(columns, shape.block_n);
+  const auto launch_grid = [&](const GpuGrid& grid, const GroupOrder& order) {
+    params.order = order;
+    launch_kernel(ex, p.info(concat("gpu ", describe(choice)).c_str()), kernel, grid, threads,
+                  dynamic_lds(device, choice.config->lds_bytes(sizeof(T))), params);
+  };
+  if (kernel_tables(device.traits()).part_sums == PartSums::kWorkgroups) {
+    const SharedTiles shared(ex, shape, tiles, choice.splits, choice.split_tiles);
+    params.parts = shared.parts;
+    params.split_steps = (steps + choice.splits - 1) / choice.splits;
+    const GpuGrid grid{shared.groups(tiles), 1, 1};
+    return launch_grid(grid, shared.order(device.traits(), grid));
+  }
   GemmReduceParams<T> reduce{nullptr, params.epilogue, choice.splits, p.gated};
   Tensor partials;
   if (choice.splits > 1) {
@@ -98,11 +111,8 @@ void launch_tiles(Exec& ex, const LinearProblem& p, const GpuKernel& kernel, con
     params.split_steps = (steps + choice.splits - 1) / choice.splits;
     params.epilogue.channels = static_cast<int>(columns);
   }
-  const uint32_t tiles = ceil_div(p.rows, shape.block_m) * ceil_div(columns, shape.block_n);
   const GpuGrid grid{tiles, static_cast<uint32_t>(choice.splits), 1};
-  params.order = group_order(device.traits(), grid);
-  launch_kernel(ex, p.info(concat("gpu ", describe(choice)).c_str()), kernel, grid, threads,
-                dynamic_lds(device, choice.config->lds_bytes(sizeof(T))), params);
+  launch_grid(grid, group_order(device.traits(), grid));
   if (choice.splits == 1) return;
   const GpuKernel& sum = *device.find_kernel(concat("gemm_reduce_", p.dtype()));
   const double bytes = static_cast<double>(partials.bytes() + p.y.bytes());
@@ -113,7 +123,9 @@ void launch_tiles(Exec& ex, const LinearProblem& p, const GpuKernel& kernel, con
 
 template <class T>
 void run_as(Exec& ex, const LinearProblem& p, const GemmChoice& choice) {
-  const GpuKernel& kernel = *gpu_device(ex)->find_kernel(gemm_kernel_name(choice, p.dtype(), p.gated));
+  GpuDevice& device = *gpu_device(ex);
+  const GpuKernel& kernel =
+      *device.find_kernel(gemm_kernel_name(device.traits(), choice, p.dtype(), p.gated));
   GemmParams<T> params = gemm_params<T>(p);
   // A weight in 8 bits is dequantized before its product, and its memory then used again.
   const StoredWeight stored = p.w.weight.stored();
@@ -146,9 +158,11 @@ GemmChoice default_choice(const Exec& ex, const LinearProblem& p) {
 Refusal supports_choice(const Exec& ex, const LinearProblem& p, const GemmChoice& choice) {
   if (!choice.config && (p.rows + 3) / 4 > kMaxGroupsY)
     return "rows that are not of 16-byte pieces, and too many of them";
-  if (const Refusal refusal = supports_kernel(ex, gemm_kernel_name(choice, p.dtype(), p.gated)))
+  const GpuTraits& traits = gpu_device(ex)->traits();
+  if (const Refusal refusal = supports_kernel(ex, gemm_kernel_name(traits, choice, p.dtype(), p.gated)))
     return refusal;
-  if (choice.splits > 1 && !uses_tma(choice.config->algorithm))
+  if (choice.splits > 1 && !uses_tma(choice.config->algorithm) &&
+      kernel_tables(traits).part_sums == PartSums::kLaunch)
     return supports_kernel(ex, concat("gemm_reduce_", p.dtype()));
   return std::nullopt;
 }

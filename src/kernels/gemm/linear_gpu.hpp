@@ -7,6 +7,7 @@
 #include "kernels/family/explanation.hpp"
 #include "kernels/family/gemm_map.hpp"
 #include "kernels/gemm/linear_impl.hpp"
+#include "kernels/shared_tiles.hpp"
 #include "runtime/gpu.hpp"
 
 namespace rocm_sd {
@@ -17,6 +18,7 @@ struct GemmChoice {
   const GemmConfig* config = nullptr;
   int splits = 1;          // tma: within a cluster
   int multicast_size = 1;  // tma: workgroups of a cluster that share a tile of the weight
+  SharedTileSet split_tiles = SharedTileSet::kAll;  // which have splits
 };
 
 // Those compiled for this GPU and type whose LDS it has; gated: with a kernel that pairs values and gates.
@@ -36,9 +38,9 @@ std::vector<GemmChoice> linear_candidates(const GpuTraits& traits, const LinearP
 GemmChoice linear_default_config(const GpuTraits& traits, const LinearProblem& p);
 
 // "gemm_f16_128x128x32", "gemv_geglu_bf16".
-std::string gemm_kernel_name(const GemmChoice& choice, DType dtype, bool gated);
-// "128x128x32/3": 3 splits; "128x256x64g": by warpgroup products; "128x256x64b2": by TMA with 2
-// multicast_size, "t2": in ping-pong; "gemv".
+std::string gemm_kernel_name(const GpuTraits& traits, const GemmChoice& choice, DType dtype, bool gated);
+// "128x128x32/3": 3 splits; "128x128x32/3r": of the tiles of the last round alone; "128x256x64g": by
+// warpgroup products; "128x256x64b2": by TMA with 2 multicast_size, "t2": in ping-pong; "gemv".
 std::string describe(const GemmChoice& choice);
 
 Refusal linear_supports_gpu(const Exec& ex, const LinearProblem& p);

@@ -22,14 +22,20 @@ int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 std::optional<double> modelled_ns(const GpuTraits& traits, const LinearProblem& p, const GemmChoice& choice) {
   const ModelledCosts* of = cost_model(kernel_tables(traits).name).modelled_for(traits.arch);
   const KernelTime* kernel =
-      of ? find_kernel_time(*of, gemm_kernel_name(choice, p.dtype(), p.gated)) : nullptr;
+      of ? find_kernel_time(*of, gemm_kernel_name(traits, choice, p.dtype(), p.gated)) : nullptr;
   if (!kernel) return std::nullopt;
   const TileShape& s = choice.config->shape;
   const int64_t columns = p.gated ? 2 * p.out : p.out;
-  const int64_t groups = ceil_div(p.rows, s.block_m) * ceil_div(columns, s.block_n) * choice.splits;
-  const int64_t steps =
-      ceil_div(ceil_div(p.in, s.block_k), choice.splits) + ceil_div(p.rank(), s.block_k);  // the last part's
-  double ns = launch_ns(*kernel, groups, traits.compute_units, static_cast<double>(steps));
+  const int64_t tiles = ceil_div(p.rows, s.block_m) * ceil_div(columns, s.block_n);
+  const int64_t all = ceil_div(p.in, s.block_k), steps = ceil_div(all, choice.splits),
+                more = ceil_div(p.rank(), s.block_k);  // of the last part
+  if (kernel_tables(traits).part_sums == PartSums::kWorkgroups)
+    return shared_launch_ns(*of, *kernel, traits.compute_units,
+                            {tiles, whole_tiles(traits, tiles, choice.split_tiles), choice.splits,
+                             static_cast<double>(all + more), static_cast<double>(steps + more),
+                             static_cast<double>(tile_floats(s))});
+  double ns =
+      launch_ns(*kernel, tiles * choice.splits, traits.compute_units, static_cast<double>(steps + more));
   if (choice.splits > 1) ns += reduce_ns(*of, static_cast<double>(p.rows * columns), choice.splits);
   return ns;
 }
@@ -105,8 +111,9 @@ std::vector<GemmChoice> linear_candidates(const GpuTraits& traits, const LinearP
   if (takes(GemmAlgorithm::kGemv)) out.push_back({});
   for (const GemmConfig* config : gemm_configs(traits, p.dtype(), p.gated))
     if (!uses_tma(config->algorithm) && takes(config->algorithm)) out.push_back({config, 1});
-  // Split products are plain ones; the reduction pairs values and gates.
-  for (const GemmConfig* config : gemm_configs(traits, p.dtype(), false)) {
+  // Where a launch sums the parts, split products are plain ones, and that pairs values and gates.
+  const bool sums_parts = family.part_sums == PartSums::kWorkgroups;
+  for (const GemmConfig* config : gemm_configs(traits, p.dtype(), sums_parts && p.gated)) {
     if (uses_tma(config->algorithm) || !takes(config->algorithm)) continue;
     const TileShape& shape = config->shape;
     const int64_t steps = ceil_div(p.in, shape.block_k), columns = p.gated ? 2 * p.out : p.out;
@@ -114,6 +121,14 @@ std::vector<GemmChoice> linear_candidates(const GpuTraits& traits, const LinearP
     for (int splits = 2; splits <= kMaxSplits; ++splits) {
       if (tiles * (splits - 1) >= 2LL * traits.compute_units || steps / splits < kLeastSteps) break;
       if (ceil_div(steps, ceil_div(steps, splits)) == splits) out.push_back({config, splits});
+    }
+    // The tiles of the last round alone.
+    const int64_t units = std::max(1, traits.compute_units), rest = tiles % units;
+    if (!sums_parts || tiles < units || rest == 0) continue;
+    for (int splits = 2; splits <= kMaxSplits; ++splits) {
+      if (rest * (splits - 1) >= 2 * units || steps / splits < kLeastSteps) break;
+      if (ceil_div(steps, ceil_div(steps, splits)) == splits)
+        out.push_back({config, splits, 1, SharedTileSet::kLastRound});
     }
   }
   for (const GemmConfig* config : gemm_configs(traits, p.dtype(), p.gated))
@@ -167,9 +182,10 @@ GemmChoice linear_default_config(const GpuTraits& traits, const LinearProblem& p
   return best;
 }
 
-std::string gemm_kernel_name(const GemmChoice& choice, DType dtype, bool gated) {
+std::string gemm_kernel_name(const GpuTraits& traits, const GemmChoice& choice, DType dtype, bool gated) {
   if (!choice.config) return concat(gated ? "gemv_geglu_" : "gemv_", dtype);
-  const char* op = gated && choice.splits == 1 ? "geglu_" : "gemm_";
+  const bool pairs = choice.splits == 1 || kernel_tables(traits).part_sums == PartSums::kWorkgroups;
+  const char* op = gated && pairs ? "geglu_" : "gemm_";
   return kernel_name(*choice.config, op, std::string(dtype_name(dtype)).c_str()).c_str();
 }
 
@@ -177,7 +193,9 @@ std::string describe(const GemmChoice& choice) {
   if (!choice.config) return "gemv";
   const std::string multicast =
       uses_tma(choice.config->algorithm) ? concat(choice.multicast_size) : std::string();
-  return concat(describe(*choice.config), multicast, choice.splits > 1 ? concat("/", choice.splits) : "");
+  const char* const tiles = choice.split_tiles == SharedTileSet::kLastRound ? "r" : "";
+  return concat(describe(*choice.config), multicast,
+                choice.splits > 1 ? concat("/", choice.splits, tiles) : "");
 }
 
 }  // namespace rocm_sd

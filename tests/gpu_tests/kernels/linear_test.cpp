@@ -130,8 +130,8 @@ void check_every_candidate(const std::vector<Case>& cases, DType dtype,
     std::vector<std::vector<double>> wanted;
     for (const auto& [first, count] : parts) wanted.push_back(operands.reference(c, first, count));
     for (const GemmChoice& choice : candidates) {
-      ASSERT_TRUE(test.device.find_kernel(gemm_kernel_name(choice, dtype, c.gated)))
-          << gemm_kernel_name(choice, dtype, c.gated);
+      ASSERT_TRUE(test.device.find_kernel(gemm_kernel_name(test.device.traits(), choice, dtype, c.gated)))
+          << gemm_kernel_name(test.device.traits(), choice, dtype, c.gated);
       const Tensor y = test.ex.alloc({c.rows, c.out}, result);
       linear_gpu_as(test.ex, problem(y), choice);
       for (size_t i = 0; i < parts.size(); ++i) {

@@ -116,8 +116,9 @@ TEST(Mma, StreamedAtBFromEitherLayout) {
   Lds<LdsTile<Half, 32, 48, ColumnMajor<40>>> columns(1);
   const auto b = accumulators<32, 16>(2);
   auto c = accumulators<48, 16>(9), again = c;
-  mma_AtB<Scalar>(c, stream(rows.tile()), b);
-  mma_AtB<Scalar>(again, stream(columns.tile()), b);
+  ColVec<Atom<Scalar, Half>, 16> unused;
+  mma_AtB<Scalar, false>(c, stream(rows.tile()), b, unused);
+  mma_AtB<Scalar, false>(again, stream(columns.tile()), b, unused);
   expect_product(c, 32, a_transposed, b_of);
   expect_product(again, 32, a_transposed, b_of);
 }

@@ -70,8 +70,8 @@ TEST(ModelledCosts, EveryConfigurationHasTimes) {
     const ModelledCosts& costs = costs_of(traits);
     ASSERT_TRUE(cost_model(family.name).time_model.contains(arch)) << arch;
     std::set<std::string> names;
-    for (const GemmConfig& c : family.gemm) names.insert(gemm_kernel_name({&c}, DType::kF16, false));
-    for (const GemmConfig& c : family.geglu) names.insert(gemm_kernel_name({&c}, DType::kF16, true));
+    for (const GemmConfig& c : family.gemm) names.insert(gemm_kernel_name(traits, {&c}, DType::kF16, false));
+    for (const GemmConfig& c : family.geglu) names.insert(gemm_kernel_name(traits, {&c}, DType::kF16, true));
     for (const GemmConfig& c : family.conv) names.insert(conv_kernel_name(DType::kF16, c));
     for (const int64_t head_dim : {40, 64, 80, 160, 512}) {
       AttentionProblem p;
