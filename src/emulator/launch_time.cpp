@@ -120,6 +120,56 @@ void set_shares(MemoryShare& share, const Sharing& s, const Machine& m, double g
   share.stores_past = last > 0 && s.footprint <= last && warm ? 0 : 1;
 }
 
+// What one of the processors that have the most groups plays: some of its groups, or all where its last ones
+// are others than its first, as where a launch's last groups have parts of tiles only.
+struct PlayedGroups {
+  std::vector<GroupRecord> records;
+  std::vector<const GroupRecord*> order;
+};
+size_t instructions_of(const GroupRecord& record) {
+  size_t count = 0;
+  for (const auto& wave : record.waves) count += wave.size();
+  return count;
+}
+PlayedGroups played_groups(const LaunchPlan& plan, const LaunchTime& launch, uint32_t recorded) {
+  constexpr uint64_t kMostPlayed = 64;
+  const auto most = static_cast<uint64_t>(launch.groups_each);
+  const uint64_t begin =
+      std::min<uint64_t>(launch.processors, launch.groups - (most - 1) * launch.processors) / 2;
+  const auto record = [&](uint64_t turn) { return record_group(plan, begin + turn * launch.processors); };
+  PlayedGroups out;
+  out.records.push_back(record(0));
+  const auto differs = [&](const GroupRecord& other) {
+    const auto first = static_cast<double>(instructions_of(out.records[0]));
+    return std::abs(static_cast<double>(instructions_of(other)) - first) > 0.1 * first;
+  };
+  if (most > 1 && most <= kMostPlayed) {
+    GroupRecord last = record(most - 1);
+    if (differs(last)) {
+      uint64_t alike = 1, other = most - 1;  // groups like the first; one that is not
+      while (alike < other) {
+        const uint64_t middle = (alike + other) / 2;
+        if (differs(record(middle)))
+          other = middle;
+        else
+          alike = middle + 1;
+      }
+      const uint64_t rest = most - alike, count = std::min<uint64_t>(rest, recorded);
+      for (uint64_t i = 0; i + 1 < count; ++i)
+        out.records.push_back(record(alike + i * (rest - 1) / (count - 1)));
+      out.records.push_back(std::move(last));
+      for (uint64_t i = 0; i < most; ++i)
+        out.order.push_back(&out.records[i < alike ? 0 : 1 + (i - alike) * count / rest]);
+      return out;
+    }
+  }
+  const auto few = std::min<uint64_t>(most, std::max<uint64_t>(4, 2 * launch.resident));
+  const auto count = std::min<uint64_t>(few, recorded);
+  for (uint64_t i = 1; i < count; ++i) out.records.push_back(record(i));
+  for (uint64_t i = 0; i < few; ++i) out.order.push_back(&out.records[i % count]);
+  return out;
+}
+
 struct Load {
   std::string name;
   double cycles;  // of one of the units
@@ -152,22 +202,11 @@ LaunchTime time_launch(const LaunchPlan& plan, const Machine& m, const TimeOptio
   out.processors = static_cast<uint32_t>(m.compute_units) / processor.units;
   out.resident = processor.resident * (processor.spans ? 1 : processor.units);
   out.groups_each = std::ceil(static_cast<double>(out.groups) / out.processors);
-  const auto played =
-      static_cast<size_t>(std::min<double>(out.groups_each, std::max(4.0, 2.0 * out.resident)));
-
   const Sharing sharing = sharing_of(plan, m, out.processors, uint64_t{out.processors} * out.resident);
-  // Groups of one of the processors that have the most, from its first to its last: these may differ, as
-  // where the launch's last groups have less to do.
-  const auto most = static_cast<uint64_t>(out.groups_each);
-  const uint64_t begin = std::min<uint64_t>(out.processors, out.groups - (most - 1) * out.processors) / 2;
-  const size_t count = std::min<size_t>(played, options.recorded);
-  std::vector<GroupRecord> records;
-  for (size_t i = 0; i < count; ++i) {
-    const uint64_t turn = count > 1 ? i * (most - 1) / (count - 1) : 0;
-    records.push_back(record_group(plan, begin + turn * out.processors));
-  }
-  std::vector<const GroupRecord*> order;
-  for (size_t i = 0; i < played; ++i) order.push_back(&records[i * count / played]);
+  const PlayedGroups groups = played_groups(plan, out, options.recorded);
+  const std::vector<GroupRecord>& records = groups.records;
+  const std::vector<const GroupRecord*>& order = groups.order;
+  const size_t played = order.size();
   double distinct = 0;
   for (const GroupRecord& r : records) {
     Lines own;

@@ -9,6 +9,7 @@
 #include "gpu_tests/gpu_test.hpp"
 #include "kernels/conv/conv2d_winograd_gpu.hpp"
 #include "kernels/elementwise/elementwise.hpp"
+#include "kernels/family/kernel_tables.hpp"
 #include "support/conv2d_testing.hpp"
 
 namespace rocm_sd {
@@ -117,6 +118,29 @@ TEST_P(Conv2dOnGpu, EveryNumberOfSteps) {
       cases.push_back({{1, 5, 7, 64 * blocks + more}, 0, 40, 1, 1, Padding{0, 0, 0, 0}});
   every_configuration(cases, GetParam(), GemmAlgorithm::kTiles, GetParam());
 }
+// More tiles than compute units: those of the last round alone are cut; of a doubled image in each phase.
+TEST_P(Conv2dOnGpu, TilesOfTheLastRound) {
+  const GpuTraits& traits = test_gpu().traits();
+  if (kernel_tables(traits).part_sums == PartSums::kLaunch || GetParam() == DType::kF32)
+    GTEST_SKIP() << "another launch sums parts, or f32";
+  const int64_t rows = traits.compute_units + 3;  // of 64 pixels
+  for (const ConvCase& c : {ConvCase{{1, rows, 64, 264}, 0, 40, 1, 1, Padding{0, 0, 0, 0}},
+                            ConvCase{{1, rows, 64, 72}, 0, 24, 3, 1, Padding::same(1), true}}) {
+    const Prepared s(c, GetParam(), 3, GetParam());
+    const ConvArgs args = s.gpu.args(c);
+    for (const GemmConfig& config : conv_configs_of(traits, GetParam())) {
+      if (config.shape.block_m != 64) continue;
+      Arena arena(test_gpu());
+      Exec ex(arena);
+      const Tensor y = poisoned(test_gpu(), s.want.shape(), GetParam());
+      const ConvChoice choice{config, 3, 1, SharedTileSet::kLastRound};
+      const ConvProblem problem{s.gpu.x, s.weight, args, y};
+      conv2d_gpu_by(ex, problem, choice);
+      expect_near(on_host(y), to_doubles(s.want), conv_tolerance(problem), describe(c, choice));
+    }
+  }
+}
+
 TEST_P(Conv2dOnGpu, EveryWarpgroupConfigurationMatchesTheReference) {
   if (GetParam() == DType::kF32 || test_gpu().traits().arch != "sm_90")
     GTEST_SKIP() << "warpgroup products multiply 16-bit types on sm_90";

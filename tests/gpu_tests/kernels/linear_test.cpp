@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
+
 #include <algorithm>
 
 #include <cmath>
@@ -11,6 +13,7 @@
 #include "base/format.hpp"
 #include "gpu_tests/poisoned_gpu.hpp"
 #include "kernels/elementwise/elementwise.hpp"
+#include "kernels/family/kernel_tables.hpp"
 #include "kernels/gemm/linear_gpu.hpp"
 #include "kernels/gpu_launch.hpp"
 #include "support/tensor_testing.hpp"
@@ -111,8 +114,9 @@ std::vector<std::pair<int64_t, int64_t>> stretches(int64_t rows, int64_t outputs
   return out;
 }
 
-void check_every_candidate(const std::vector<Case>& cases, DType dtype,
-                           std::optional<DType> asked = std::nullopt) {
+// Those that `wanted_choice` wants; there has to be one.
+void check_candidates(const std::vector<Case>& cases, DType dtype, std::optional<DType> asked,
+                      const std::function<bool(const GemmChoice&)>& wanted_choice) {
   const DType result = asked.value_or(dtype);
   uint64_t seed = 1;
   for (const Case& c : cases) {
@@ -124,7 +128,8 @@ void check_every_candidate(const std::vector<Case>& cases, DType dtype,
                            c.out,          c.in + c.extra_columns};
     };
     const LinearProblem any = problem(operands.gpu_residual);
-    const auto candidates = linear_candidates(test.device.traits(), any);
+    auto candidates = linear_candidates(test.device.traits(), any);
+    std::erase_if(candidates, [&](const GemmChoice& choice) { return !wanted_choice(choice); });
     ASSERT_FALSE(candidates.empty()) << describe(c);
     const auto parts = stretches(c.rows, c.out);
     std::vector<std::vector<double>> wanted;
@@ -141,6 +146,11 @@ void check_every_candidate(const std::vector<Case>& cases, DType dtype,
       }
     }
   }
+}
+
+void check_every_candidate(const std::vector<Case>& cases, DType dtype,
+                           std::optional<DType> asked = std::nullopt) {
+  check_candidates(cases, dtype, asked, [](const GemmChoice&) { return true; });
 }
 
 class GpuLinearTest : public testing::TestWithParam<DType> {};
@@ -171,6 +181,23 @@ TEST_P(GpuLinearTest, EveryNumberOfSteps) {
   for (const int64_t steps : {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 18})
     cases.push_back({35, 32 * steps, 40});
   check_every_candidate(cases, GetParam());
+}
+
+// More tiles than compute units: those of the last round alone are cut.
+TEST_P(GpuLinearTest, TilesOfTheLastRound) {
+  const GpuTestExec test;
+  const GpuTraits& traits = test.device.traits();
+  if (kernel_tables(traits).part_sums == PartSums::kLaunch) GTEST_SKIP() << "another launch sums parts";
+  const int64_t rows = (traits.compute_units + 3) * 32 - 5, columns = GetParam() == DType::kF32 ? 32 : 64;
+  const auto in_last_round = [](const GemmChoice& choice) {
+    return choice.split_tiles == SharedTileSet::kLastRound;
+  };
+  check_candidates({{rows, 520, columns, true, true},
+                    {rows, 520, columns, true, false, false, Activation::kSilu, 0, 0, 40}},
+                   GetParam(), std::nullopt, in_last_round);
+  if (GetParam() == DType::kF32) return;
+  check_candidates({{(traits.compute_units + 3) * 64, 264, 64, true, false, true}}, GetParam(), std::nullopt,
+                   in_last_round);
 }
 
 // Terms of ranks that fill steps and that do not, a scale for each image, both with all else.

@@ -32,6 +32,21 @@ TEST(GroupOrder, StartsThePlacesOfAChipletInTheirOrder) {
     EXPECT_EQ(place_on_chiplets(index, 301, 8), place_on_chiplets(index - 8, 301, 8) + 1);
 }
 
+// Whole tiles and parts of tiles: every place once, and as many parts on each chiplet.
+TEST(GroupOrder, SpreadsWholeTilesAndPartsApart) {
+  constexpr uint32_t kChiplets = 8, kWhole = 304, kAll = 432;
+  std::set<uint32_t> places;
+  std::vector<int> parts(kChiplets);
+  for (uint32_t index = 0; index < kAll; ++index) {
+    const uint32_t place = place_on_chiplets(index, kAll, kWhole, kChiplets);
+    EXPECT_TRUE(places.insert(place).second) << index;
+    EXPECT_EQ(place < kWhole, index < kWhole);
+    if (place >= kWhole) ++parts[index % kChiplets];
+  }
+  EXPECT_EQ(*places.rbegin(), kAll - 1);
+  EXPECT_EQ(parts, std::vector<int>(kChiplets, 16));
+}
+
 // Rows and columns of tiles that the workgroups of one chiplet read which run at the same time.
 int panels(bool ordered, uint32_t chiplet, int tiles_m, int tiles_n) {
   constexpr uint32_t kChiplets = 8, kUnits = 304;
