@@ -292,7 +292,7 @@ void UnetStage::set_schedule(const std::vector<double>& timesteps, const RunWatc
 
 void UnetStage::begin_image() {
   step_ = since_whole_ = 0;
-  map_is_one_sided_ = means_are_there_ = false;
+  map_is_one_sided_ = means_are_there_ = unguided_ = false;
   calls_ = {};
 }
 
@@ -307,14 +307,15 @@ uint32_t UnetStage::variant_of_call(bool without_negative) {
     out |= kGated;
   }
   if (savings.deep_cache <= 1) return out;
+  const bool one_sided = without_negative || unguided_;
   const bool follows = since_whole_ > 0 && since_whole_ < savings.deep_cache &&
-                       (without_negative || !map_is_one_sided_) && !(out & kNotesText);
+                       (one_sided || !map_is_one_sided_) && !(out & kNotesText);
   if (follows) {
     ++since_whole_;
     return out | kShallow;
   }
   since_whole_ = 1;
-  map_is_one_sided_ = without_negative;
+  map_is_one_sided_ = one_sided;
   return out;
 }
 
