@@ -45,6 +45,7 @@ UnetStage::UnetStage(Components& components, Arena& arena, const UnetShape& shap
   Device& device = this->device();
   if (shape_.rows) windows_ = shape_.rows->ranks().windows();
   if (shape_.tensors) windows_ = shape_.tensors->windows();
+  keeps_messages_ = windows_ && shape_.rows && shape_.rows->ranks().displaces();
   const UNet& unet = *components_.unet;
   const UNetConfig& config = unet.config();
   const DType input_dtype = unet.input_dtype();
@@ -128,6 +129,7 @@ std::vector<uint32_t> UnetStage::variants() const {
     out.push_back(kNotesText);
     out.push_back(kGated | (one_sided ? kOneSided : 0));
   }
+  if (keeps_messages_) out.push_back(kStale);
   if (shape_.savings.deep_cache <= 1) return out;
   for (size_t i = 0, whole = out.size(); i < whole; ++i)
     if (!(out[i] & kNotesText)) out.push_back(out[i] | kShallow);
@@ -138,6 +140,7 @@ Program& UnetStage::step_program(uint32_t active) {
   std::unique_ptr<Program>& program = step_programs_[active];
   if (!program)
     program = std::make_unique<Program>(active & kShallow  ? "unet, shallow"
+                                        : active & kStale  ? "unet, displaced"
                                         : active & kGuests ? "unet and guests"
                                                            : "unet",
                                         arena(), [this, active](Exec& ex) { forward(ex, active); });
@@ -369,8 +372,14 @@ Tensor UnetStage::step(Exec& ex, const Tensor& scaled_input, double timestep, co
     ++calls_.all;
     return output_;
   }
-  const uint32_t active = active_ | variant_of_call(without_negative);
-  if (windows_) windows_->meet();
+  uint32_t active = active_ | variant_of_call(without_negative);
+  if (shape_.rows) shape_.rows->run_forward(active);
+  if (keeps_messages_ && shape_.rows->stale()) active |= kStale;
+  if (windows_) {
+    // What it needs of the windows, before the ranks meet and make them as large.
+    if (!step_program(active).planned()) step_program(active).plan();
+    windows_->meet();
+  }
   step_program(active).run(watch.profiler, windows_ && windows_->by_library() ? nullptr : watch.cancel);
   note_call(active);
   return output_.narrow(0, 0, scaled_input.dim(0));
