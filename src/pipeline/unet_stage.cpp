@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "base/error.hpp"
 #include "kernels/elementwise/elementwise.hpp"
@@ -374,11 +375,14 @@ Tensor UnetStage::step(Exec& ex, const Tensor& scaled_input, double timestep, co
   }
   uint32_t active = active_ | variant_of_call(without_negative);
   if (shape_.rows) shape_.rows->run_forward(active);
-  if (keeps_messages_ && shape_.rows->stale()) active |= kStale;
   if (windows_) {
     // What it needs of the windows, before the ranks meet and make them as large.
     if (!step_program(active).planned()) step_program(active).plan();
     windows_->meet();
+  }
+  if (keeps_messages_) {
+    const uint64_t before = std::exchange(windows_generation_, windows_->generation());
+    if (shape_.rows->stale() && before == windows_generation_) active |= kStale;
   }
   step_program(active).run(watch.profiler, windows_ && windows_->by_library() ? nullptr : watch.cancel);
   note_call(active);

@@ -142,8 +142,9 @@ class UnetStage final : public Stage {
 
   Components& components_;
   UnetShape shape_;
-  PeerWindows* windows_ = nullptr;  // of shape_.rows or shape_.tensors
-  bool keeps_messages_ = false;     // displaced rows by windows: a variant that reads stale ones
+  PeerWindows* windows_ = nullptr;   // of shape_.rows or shape_.tensors
+  bool keeps_messages_ = false;      // displaced rows by windows: a variant that reads stale ones
+  uint64_t windows_generation_ = 0;  // of the last call
   Tensor input_, extra_, timestep_, context_, added_text_, time_ids_, guidance_, output_;  // persistent
   std::vector<double> schedule_;  // timesteps whose shifts the tables keep
   TextCache cache_;

@@ -33,6 +33,8 @@ class PeerWindows {
   // The messages of a call that are kept until the next one will be so many bytes for a rank; likewise.
   virtual void need_kept(size_t bytes) = 0;
   virtual size_t kept_bytes() const = 0;  // that there is room for
+  // Another number after the windows were made anew, of all ranks at once: what was kept is lost then.
+  virtual uint64_t generation() const = 0;
   // Of this rank's memory, for messages as need() asked.
   virtual size_t bytes() const = 0;
 

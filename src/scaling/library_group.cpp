@@ -35,6 +35,7 @@ class LibraryWindows final : public PeerWindows {
   void need(size_t) override {}
   void need_kept(size_t) override {}
   size_t kept_bytes() const override { return 0; }
+  uint64_t generation() const override { return 0; }
   size_t bytes() const override { return 0; }
   void meet() override {
     check();

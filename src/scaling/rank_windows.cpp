@@ -64,6 +64,7 @@ void RankWindows::grow(const WindowSizes& sizes) {
     std::memset(own_.window, 0, zeros.size());
   all_here();
   group_.connect(rank, before);
+  ++grown_;
 }
 
 ExchangeCounts RankWindows::counts() const {

@@ -14,6 +14,7 @@ class RankWindows final : public PeerWindows {
   void need(size_t message_bytes) override;
   void need_kept(size_t bytes) override;
   size_t kept_bytes() const override { return own_.sizes.kept; }
+  uint64_t generation() const override { return grown_; }
   size_t bytes() const override;
   void meet() override;
   void await(uint32_t ranks) override;
@@ -30,6 +31,7 @@ class RankWindows final : public PeerWindows {
   HubRanks& ranks_;
   PeerGroup::Rank& own_;
   WindowSizes need_;
+  uint64_t grown_ = 0;
 };
 
 }  // namespace rocm_sd

@@ -131,24 +131,26 @@ TEST(SeveralGpus, DisplacedRowsDrawTheSameByEveryWay) {
   if (!asked.empty()) GTEST_SKIP() << "ROCM_SD_EXCHANGE asks for one way";
   GenerateRequest r = request();
   r.height = 128;
-  r.steps = test_gpu_is_emulated() ? 4 : 8;
-  const auto drawn = [&](const char* way, const char* split) {
-    if (*way) setenv("ROCM_SD_EXCHANGE", way, 1);
+  r.steps = test_gpu_is_emulated() ? 3 : 8;  // exact, reading the exact one, reading a stale one
+  const std::string stale = test_gpu_is_emulated() ? "displaced:1" : "displaced:3";
+  const auto drawn = [&](const std::string& way, const std::string& split) {
+    if (!way.empty()) setenv("ROCM_SD_EXCHANGE", way.c_str(), 1);
     MultiPipeline together = MultiPipeline::load({.model = kDemo, .devices = pair(), .split = split});
     unsetenv("ROCM_SD_EXCHANGE");
     const Image got = together.generate(r).pictures.at(0).image;
-    const std::string host = way;
-    if (host != "host") expect_traffic(together, static_cast<uint64_t>(r.steps) * 45);
+    if (way != "host") expect_traffic(together, static_cast<uint64_t>(r.steps) * 45);
+    if (test_gpu_is_emulated() && !way.empty()) return got;
     EXPECT_EQ(together.generate(r).pictures.at(0).image.rgb, got.rgb) << way << ": the same bits again";
     return got;
   };
-  const Image exact = drawn("", "rows"), host = drawn("host", "displaced:2");
+  const Image exact = drawn("", "rows"), host = drawn("host", stale);
   EXPECT_LT(psnr(host, exact), HUGE_VAL) << "some calls are stale";
   for (const char* way : {"", "mapped"}) {
-    const Image got = drawn(way, "displaced:2");
+    const Image got = drawn(way, stale);
     EXPECT_EQ(psnr(got, host), HUGE_VAL) << way;
   }
-  EXPECT_EQ(psnr(drawn("", "displaced:8"), exact), HUGE_VAL) << "all calls are exact";
+  if (!test_gpu_is_emulated())
+    EXPECT_EQ(psnr(drawn("", "displaced:8"), exact), HUGE_VAL) << "all calls are exact";
 }
 
 // Each has its share of the heads and of the feed-forwards' channels, whose parts are summed in f16: 45 dB or

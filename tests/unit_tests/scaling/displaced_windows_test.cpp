@@ -35,6 +35,7 @@ class RingWindows final : public PeerWindows {
     needed_ = std::max(needed_, bytes);
   }
   size_t kept_bytes() const override { return needed_; }
+  uint64_t generation() const override { return 0; }
   size_t bytes() const override { return 0; }
   void meet() override {}
   void await(uint32_t) override {}
