@@ -325,21 +325,14 @@ SplitMoments row_exchange::own_moments(Exec& ex, const RowSplit& split, const Te
     rows += out.rows.back();
   }
   out.values = ex.alloc({images, rows, groups, 3}, DType::kF32);
-  for (int64_t n = 0; n < images; ++n)
-    group_moments(ex, x.narrow(0, n, 1), static_cast<int>(groups),
-                  out.of(out.own_begin, rank).narrow(0, n, 1).reshape({out.rows[rank], groups, 3}));
+  group_moments(ex, x, static_cast<int>(groups), out.of(out.own_begin, rank));
   return out;
 }
 
 Tensor row_exchange::normalised(Exec& ex, const SplitMoments& moments, const Tensor& x, const Norm& norm,
                                 Activation act) {
-  const int64_t rows = moments.values.dim(1), groups = moments.values.dim(2);
   const Tensor out = ex.alloc_like(x);
-  for (int64_t n = 0; n < moments.images(); ++n) {
-    const Tensor scale =
-        group_scale(ex, moments.values.narrow(0, n, 1).reshape({rows, groups, 3}), norm, norm.eps);
-    normalise_channels(ex, x.narrow(0, n, 1), scale, norm, act, out.narrow(0, n, 1));
-  }
+  normalise_channels(ex, x, group_scale(ex, moments.values, norm, norm.eps), norm, act, out);
   return out;
 }
 
