@@ -26,8 +26,8 @@ template <class Arch, class Cfg>
 ROCM_SD_DEVICE void group_moments_body(const GroupMomentsParams<typename Cfg::T>& p, const Block<Arch>& block,
                                        group_norms::MeasureLds<Cfg::kThreads, Cfg::kVec>& lds) {
   const int slabs = p.channels / p.slab, width = p.channels / p.groups;
-  const int64_t image = block.group() / slabs / p.rows, row = block.group() / slabs % p.rows;
-  const int slab = static_cast<int>(block.group() % slabs);
+  const int group = static_cast<int>(block.group()), run_of_all = group / slabs, slab = group % slabs;
+  const int64_t image = run_of_all / p.rows, row = run_of_all % p.rows;
   const int64_t begin = p.pixels * row / p.rows, end = p.pixels * (row + 1) / p.rows;
   const auto pixels = static_cast<int>(end - begin);
   GroupNormParams<typename Cfg::T> run{};
@@ -103,12 +103,13 @@ ROCM_SD_DEVICE void normalise_channels_body(const NormaliseParams<typename Cfg::
   using T = typename Cfg::T;
   constexpr int kVec = Cfg::kVec, kAhead = 4;  // loads under way
   const int slabs = p.channels / p.slab, columns = p.slab / kVec, rows = Cfg::kThreads / columns;
-  const int64_t image = block.group() / slabs / p.pieces, first = block.group() / slabs % p.pieces * p.piece;
+  const int group = static_cast<int>(block.group()), piece = group / slabs;
+  const int64_t image = piece / p.pieces, first = int64_t{piece % p.pieces} * p.piece;
   const float* const scale = p.scale + image * 2 * p.channels;
   const int pixels = static_cast<int>(p.pixels - first < p.piece ? p.pixels - first : p.piece);
   const int64_t step = static_cast<int64_t>(rows) * p.channels;
   for (int t = block.thread(); t < rows * columns; t += block.threads()) {
-    const int channel = static_cast<int>(block.group() % slabs) * p.slab + t % columns * kVec;
+    const int channel = group % slabs * p.slab + t % columns * kVec;
     int row = t / columns;
     if (row >= pixels) break;
     const int64_t at = (image * p.pixels + first + row) * p.channels + channel;
