@@ -14,6 +14,11 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from plot_svg import Chart  # noqa: E402
 
+def line_of(row: dict) -> str:
+    """What draws one line: a split, or a split with savings."""
+    return " + ".join(filter(None, (row["split"], row.get("savings", ""))))
+
+
 PLOTS = {  # name -> (title, y axis, of a row)
     "speedup": ("Speed-up over one rank", "times", lambda row: row["speedup"]),
     "efficiency": ("Efficiency", "%", lambda row: 100 * row["efficiency"]),
@@ -30,10 +35,10 @@ def plots(data: dict) -> dict[str, Chart]:
     charts = {}
     for name, (title, unit, value) in PLOTS.items():
         chart = Chart(f"{title}: {where}"[:88], "ranks", unit)
-        for split in dict.fromkeys(row["split"] for row in data["rows"]):
-            points = [(row["ranks"], value(row)) for row in data["rows"] if row["split"] == split and row["ranks"] > 1]
+        for line in dict.fromkeys(map(line_of, data["rows"])):
+            points = [(row["ranks"], value(row)) for row in data["rows"] if line_of(row) == line and row["ranks"] > 1]
             if points:
-                chart.line(split + (" (weak)" if split == "images" else ""), [(1, value(one)), *points])
+                chart.line(line + (" (weak)" if line == "images" else ""), [(1, value(one)), *points])
         if name == "speedup":
             most = max(row["ranks"] for row in data["rows"])
             chart.line("ideal", [(1, 1), (most, most)])

@@ -43,7 +43,7 @@ struct BenchCommand {
   std::string sampler = "auto", explain, gpu;
   std::string devices;  // of the scaling scenario
   std::vector<int> ranks = {1, 2};
-  std::vector<std::string> splits = {"images", "guidance", "rows"};
+  std::vector<std::string> splits = {"images", "guidance", "rows"}, savings;
   double seconds = 0.5, per_second = 0.1;
   int queries = 5, warm_up = 1, threads = 0, top = 0;
   bool warm_caches = false, quiet = false;
@@ -308,9 +308,11 @@ void bench_ranks(const BenchCommand& c) {
                      .devices = {},
                      .ranks = c.ranks,
                      .splits = c.splits,
+                     .saved = {},
                      .pictures = c.queries,
                      .warm_up = c.warm_up,
                      .quiet = c.quiet};
+  for (const std::string& options : c.savings) bench.saved.push_back(with_savings(bench.request, options));
   for (std::string rest = c.devices.empty() ? c.device : c.devices; !rest.empty();) {
     const size_t comma = std::min(rest.find(','), rest.size());
     bench.devices.push_back(rest.substr(0, comma));
@@ -415,6 +417,12 @@ void add_bench(CLI::App& app) {
                   "of the scaling scenario: images, guidance, rows, guidance-rows, tensor, displaced[:CALLS] "
                   "[images,guidance,rows]")
       ->delimiter(',');
+  sub->add_option(
+         "--savings", c->savings,
+         "of the scaling scenario: what several ranks draw with, too, beside one rank's exact picture; "
+         "deep-cache=N, sada, token-merge=SHARE, ... with commas between them; again for another row")
+      ->expected(1)
+      ->take_all();
   add_number(sub, "--seconds", c->seconds, "of timing a shape [0.5]", 0, 3600);
   add_number(sub, "--top", c->top, "only so many shapes, those with most work", 1, 100000);
   sub->add_flag("--warm", c->warm_caches, "leave in the caches what the run before left there");

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <limits>
@@ -17,6 +18,7 @@
 #include "base/error.hpp"
 #include "measurement/energy.hpp"
 #include "measurement/record.hpp"
+#include "pipeline/options.hpp"
 #include "runtime/devices.hpp"
 #include "tuning/race.hpp"
 
@@ -53,7 +55,7 @@ class Energy {
 
 // What was measured of one split on so many ranks.
 struct Row {
-  std::string split;
+  std::string split, savings;  // savings: of the request; empty: it is exact but for the split
   int ranks = 1;
   bool oversubscribed = false;
   std::vector<double> seconds;                 // a picture; with images a round of a picture a drawer
@@ -66,12 +68,13 @@ struct Row {
   double psnr = std::numeric_limits<double>::infinity();
 
   bool weak() const { return split == "images"; }
+  std::string name() const { return savings.empty() ? split : split + " + " + savings; }
   double median() const { return tuning::median(seconds); }
 };
 
 void compare(Row& row, const Image& got, const Image& want) {
-  require<GenerationError>(got.rgb.size() == want.rgb.size(), "bench: split ", row.split, " drew ", got.width,
-                           " x ", got.height, ", one rank ", want.width, " x ", want.height);
+  require<GenerationError>(got.rgb.size() == want.rgb.size(), "bench: split ", row.name(), " drew ",
+                           got.width, " x ", got.height, ", one rank ", want.width, " x ", want.height);
   double squares = 0;
   for (size_t i = 0; i < got.rgb.size(); ++i) {
     const int off = std::abs(int{got.rgb[i]} - int{want.rgb[i]});
@@ -116,23 +119,32 @@ class Bench {
     LoadOptions load = bench_.load;
     load.split = ranks > 1 ? split : "images";
     for (int rank = 0; rank < ranks; ++rank) load.devices += (rank ? "," : "") + device_of(rank);
-    try {
-      MultiPipeline pipeline = MultiPipeline::load(load);
-      rows_.push_back(draw(pipeline, split, ranks));
-    } catch (const UsageError& e) {
-      left_out_.push_back(fmt::format("{} on {} ranks: {}", split, ranks, e.what()));
-    }
-    require<CancelledError>(!interrupted(), "cancelled");
+    const auto unless_refused = [&](const std::string& savings, const auto& body) {
+      try {
+        body();
+      } catch (const UsageError& e) {
+        left_out_.push_back(fmt::format("{} on {} ranks: {}", Row{.split = split, .savings = savings}.name(),
+                                        ranks, e.what()));
+      }
+      require<CancelledError>(!interrupted(), "cancelled");
+    };
+    std::optional<MultiPipeline> pipeline;
+    unless_refused("", [&] {
+      pipeline.emplace(MultiPipeline::load(load));
+      rows_.push_back(draw(*pipeline, split, ranks, {"", bench_.request}));
+    });
+    if (!pipeline || ranks == 1) return;
+    for (const SavedRequest& saved : bench_.saved)
+      unless_refused(saved.name, [&] { rows_.push_back(draw(*pipeline, split, ranks, saved)); });
   }
 
-  Row draw(MultiPipeline& pipeline, const std::string& split, int ranks) {
-    Row row{.split = split, .ranks = ranks, .oversubscribed = oversubscribes(ranks)};
+  Row draw(MultiPipeline& pipeline, const std::string& split, int ranks, const SavedRequest& drawn) {
+    Row row{.split = split, .savings = drawn.name, .ranks = ranks, .oversubscribed = oversubscribes(ranks)};
     const Callbacks callbacks{.progress = {}, .cancelled = interrupted};
     const size_t round = ranks > 1 && row.weak() ? static_cast<size_t>(ranks) : 1;
     const auto draw_round = [&](const MultiPipeline::ResultTaker& take) {
       pipeline.generate_each(
-          [&](size_t i) { return i < round ? std::optional(bench_.request) : std::nullopt; }, take,
-          callbacks);
+          [&](size_t i) { return i < round ? std::optional(drawn.request) : std::nullopt; }, take, callbacks);
     };
     for (int i = 0; i < bench_.warm_up; ++i) draw_round([](size_t, const GenerateResult&) {});
     const Energy energy(load_devices(ranks));
@@ -178,6 +190,7 @@ class Bench {
   nlohmann::ordered_json row_json(const Row& row) const {
     const auto [least, most] = std::ranges::minmax(row.seconds);
     nlohmann::ordered_json out = {{"split", row.split},
+                                  {"savings", row.savings},
                                   {"scaling", row.weak() ? "weak" : "strong"},
                                   {"ranks", row.ranks},
                                   {"oversubscribed", row.oversubscribed},
@@ -213,9 +226,11 @@ class Bench {
     out.text = fmt::format("{} on {}, {} x {}, {} steps\n", printable(bench_.load.model),
                            fmt::join(bench_.devices, ","), reference_.width, reference_.height,
                            bench_.request.steps);
-    out.text +=
-        fmt::format("{:<16}{:>6}{:>11}{:>10}{:>12}{:>10}{:>11}{:>11}{:>10}{:>10}\n", "split", "ranks",
-                    "seconds", "speed-up", "efficiency", "MB sent", "messages", "transfers", "J", "PSNR dB");
+    size_t width = 14;
+    for (const Row& row : rows_) width = std::max(width, row.name().size());
+    out.text += fmt::format("{:<{}}{:>6}{:>11}{:>10}{:>12}{:>10}{:>11}{:>11}{:>10}{:>10}\n", "split",
+                            width + 2, "ranks", "seconds", "speed-up", "efficiency", "MB sent", "messages",
+                            "transfers", "J", "PSNR dB");
     out.markdown =
         "| split | ranks | seconds | speed-up | efficiency | MB sent | messages | transfers | J a picture | "
         "PSNR to one rank |\n|---|---|---|---|---|---|---|---|---|---|\n";
@@ -228,17 +243,20 @@ class Bench {
                         psnr = std::isfinite(row.psnr) ? fmt::format("{:.1f}", row.psnr) : "equal";
       const double megabytes = static_cast<double>(row.bytes) / 1e6;
       out.text +=
-          fmt::format("{:<16}{:>6}{:>11.4f}{:>10.2f}{:>11.1f}%{:>10.2f}{:>11}{:>10.1f}%{:>10}{:>10}\n",
-                      row.split, ranks, row.median(), row.speedup, 100 * row.speedup / row.ranks, megabytes,
-                      row.messages, 100 * row.transfer_share, joules, psnr);
+          fmt::format("{:<{}}{:>6}{:>11.4f}{:>10.2f}{:>11.1f}%{:>10.2f}{:>11}{:>10.1f}%{:>10}{:>10}\n",
+                      row.name(), width + 2, ranks, row.median(), row.speedup, 100 * row.speedup / row.ranks,
+                      megabytes, row.messages, 100 * row.transfer_share, joules, psnr);
       out.markdown +=
           fmt::format("| {} | {} | {:.4f} | {:.2f} | {:.1f} % | {:.2f} | {} | {:.1f} % | {} | {} |\n",
-                      row.split, ranks, row.median(), row.speedup, 100 * row.speedup / row.ranks, megabytes,
+                      row.name(), ranks, row.median(), row.speedup, 100 * row.speedup / row.ranks, megabytes,
                       row.messages, 100 * row.transfer_share, joules, psnr);
     }
     std::string notes =
         "images: a picture for each rank at once, seconds of all of them (weak scaling). transfers: of the "
         "rank that sends, receives and waits longest.\n";
+    if (!bench_.saved.empty())
+      notes +=
+          "speed-ups and PSNR of savings: beside one rank's picture without them (docs/howto/savings.md).\n";
     if (crowded) notes += "*: more ranks than devices (or threads of the CPU): they share them.\n";
     for (const std::string& reason : left_out_) notes += "left out: " + reason + "\n";
     out.text += notes;
@@ -253,6 +271,25 @@ class Bench {
 };
 
 }  // namespace
+
+SavedRequest with_savings(const GenerateRequest& request, const std::string& options) {
+  constexpr std::array kSavings = {
+      "deep-cache", "t-gate", "sada", "token-merge", "guidance-start", "guidance-end", "negative-min-sigma"};
+  SavedRequest out{options, request};
+  OptionTargets targets{.load = nullptr, .request = &out.request};
+  size_t begin = 0;
+  while (begin <= options.size()) {
+    const size_t end = std::min(options.find(',', begin), options.size());
+    const std::string option = options.substr(begin, end - begin);
+    const size_t equals = std::min(option.find('='), option.size());
+    const std::string name = option.substr(0, equals);
+    require<UsageError>(std::ranges::count(kSavings, name) > 0, "--savings: expected ",
+                        fmt::to_string(fmt::join(kSavings, ", ")), ", got \"", printable(name), "\"");
+    set_option(targets, name, equals < option.size() ? option.substr(equals + 1) : "1");
+    begin = end + 1;
+  }
+  return out;
+}
 
 ScalingReport bench_scaling(const ScalingBench& bench, nlohmann::ordered_json& json) {
   return Bench(bench).run(json);

@@ -10,12 +10,21 @@
 
 namespace rocm_sd::cli {
 
+// Options that save time at the price of the picture ("deep-cache=3,guidance-end=0.8"), and the request with
+// them. Throws UsageError for other options and for values that they do not take.
+struct SavedRequest {
+  std::string name;
+  GenerateRequest request;
+};
+SavedRequest with_savings(const GenerateRequest& request, const std::string& options);
+
 struct ScalingBench {
   LoadOptions load;                  // without its devices and its split
   GenerateRequest request;           // of every picture; the seed stays
   std::vector<std::string> devices;  // rank i takes number i modulo how many there are
   std::vector<int> ranks = {1, 2};   // 1 is always measured, and first
   std::vector<std::string> splits;   // as --split; "images": weak scaling
+  std::vector<SavedRequest> saved;   // drawn by every split of several ranks, too
   int pictures = 3, warm_up = 1;     // a configuration, and with images a drawer
   bool quiet = false;
 };

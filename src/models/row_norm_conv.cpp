@@ -47,7 +47,7 @@ void pass_by_windows(Exec& ex, const RowSplit& split, const SplitMoments& moment
     }
     begin += moments.rows[r];
   }
-  exchange.run(ex);
+  exchange.run(ex, Waits::kEager, kept_call());
 }
 
 // Blocks of a tensor, one for each image, at one distance: of these many bytes each.
@@ -148,7 +148,7 @@ Tensor norm_silu_conv_of_rows(Exec& ex, const RowSplit& split, Tensor x, const N
   Shape shape = halo.x.shape();
   shape[1] += halo.above + halo.below;
   halo.padded = ex.alloc(shape, halo.x.dtype());
-  if (by_windows(ex, split))
+  if (by_windows(split))
     pass_by_windows(ex, split, moments, halo);
   else
     pass_by_messages(ex, split, moments, halo);

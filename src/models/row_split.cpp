@@ -18,7 +18,7 @@ namespace {
 
 // Of a thread, as cancellation is (stop_request.hpp): a forward is planned and captured by the thread that
 // opened the scope, and what it captured knows its ranks itself.
-thread_local const RowSplit* at_work = nullptr;
+thread_local RowScope* at_work = nullptr;
 
 // Of exchanges in one call of a forward: more than any has.
 constexpr uint32_t kChannels = 1 << 13;
@@ -32,9 +32,13 @@ std::vector<uint64_t> sent_to_all(const RowSplit& split, uint64_t bytes) {
 
 }  // namespace
 
-RowScope::RowScope(const RowSplit* rows) : before_(at_work) { at_work = rows; }
+RowScope::RowScope(const RowSplit* rows, RowMessages messages) : rows_(rows), before_(at_work) {
+  if (messages != RowMessages::kPassing) call_.emplace(rows->ranks(), messages == RowMessages::kStale);
+  at_work = this;
+}
 RowScope::~RowScope() { at_work = before_; }
-const RowSplit* rows_at_work() { return at_work; }
+const RowSplit* rows_at_work() { return at_work ? at_work->rows() : nullptr; }
+KeptCall* kept_call() { return at_work ? at_work->call() : nullptr; }
 
 RowSplit::RowSplit(Ranks& ranks, int64_t height, int64_t width, int64_t unit, int64_t doublings)
     : ranks_(ranks) {
@@ -78,6 +82,7 @@ void RowSplit::begin_image() const {
   ++image_;
   call_ = 0;
   in_call_ = false;
+  forward_.reset();
 }
 
 void RowSplit::begin_call() const {
@@ -86,9 +91,14 @@ void RowSplit::begin_call() const {
   in_call_ = true;
 }
 
+void RowSplit::run_forward(uint32_t which) const {
+  follows_itself_ = forward_ == which;
+  forward_ = which;
+}
+
 bool RowSplit::stale() const {
   const std::optional<int> exact = ranks_.exact_calls();
-  return in_call_ && exact && call_ > *exact;
+  return in_call_ && exact && call_ > *exact && follows_itself_;
 }
 
 uint32_t RowSplit::next_channel() const {
@@ -113,7 +123,7 @@ Tensor with_neighbours(Exec& ex, const RowSplit& split, const Tensor& x, bool ab
   const auto row_bytes = static_cast<size_t>(shape[2] * shape[3]) * dtype_size(x.dtype());
   shape[1] += from_above + from_below;
   const Tensor out = ex.alloc(shape, x.dtype());
-  if (by_windows(ex, split)) {
+  if (by_windows(split)) {
     WindowExchange exchange(split.ranks());
     const int own = split.ranks().rank();
     exchange.copy(x, out.narrow(1, from_above, rows));
@@ -123,7 +133,7 @@ Tensor with_neighbours(Exec& ex, const RowSplit& split, const Tensor& x, bool ab
     if (to_below) exchange.send(own + 1, x.narrow(1, rows - 1, 1));
     if (from_above) exchange.receive(own - 1, out.narrow(1, 0, 1));
     if (from_below) exchange.receive(own + 1, out.narrow(1, from_above + rows, 1));
-    exchange.run(ex);
+    exchange.run(ex, Waits::kEager, kept_call());
     return out;
   }
   copy_into(ex, x, out.narrow(1, from_above, rows));
@@ -203,7 +213,7 @@ Tensor gather_pixels(Exec& ex, const RowSplit& split, const Tensor& own, Waits w
   int64_t all_pixels = 0;
   for (const int64_t n : pixels) all_pixels += n;
   const int64_t batch = own.dim(0), channels = own.dim(2);
-  if (by_windows(ex, split)) {
+  if (by_windows(split)) {
     const Tensor out = ex.alloc({batch, all_pixels, channels}, own.dtype());
     WindowExchange exchange(split.ranks());
     int64_t begin = 0;
@@ -218,7 +228,7 @@ Tensor gather_pixels(Exec& ex, const RowSplit& split, const Tensor& own, Waits w
         exchange.receive(rank, of_rank);
       }
     }
-    exchange.run(ex, waits);
+    exchange.run(ex, waits, kept_call());
     return out;
   }
   const Tensor dense = ex.alloc(own.shape(), own.dtype());
@@ -315,21 +325,14 @@ SplitMoments row_exchange::own_moments(Exec& ex, const RowSplit& split, const Te
     rows += out.rows.back();
   }
   out.values = ex.alloc({images, rows, groups, 3}, DType::kF32);
-  for (int64_t n = 0; n < images; ++n)
-    group_moments(ex, x.narrow(0, n, 1), static_cast<int>(groups),
-                  out.of(out.own_begin, rank).narrow(0, n, 1).reshape({out.rows[rank], groups, 3}));
+  group_moments(ex, x, static_cast<int>(groups), out.of(out.own_begin, rank));
   return out;
 }
 
 Tensor row_exchange::normalised(Exec& ex, const SplitMoments& moments, const Tensor& x, const Norm& norm,
                                 Activation act) {
-  const int64_t rows = moments.values.dim(1), groups = moments.values.dim(2);
   const Tensor out = ex.alloc_like(x);
-  for (int64_t n = 0; n < moments.images(); ++n) {
-    const Tensor scale =
-        group_scale(ex, moments.values.narrow(0, n, 1).reshape({rows, groups, 3}), norm, norm.eps);
-    normalise_channels(ex, x.narrow(0, n, 1), scale, norm, act, out.narrow(0, n, 1));
-  }
+  normalise_channels(ex, x, group_scale(ex, moments.values, norm, norm.eps), norm, act, out);
   return out;
 }
 
@@ -337,7 +340,7 @@ Tensor group_norm_of_all(Exec& ex, const RowSplit& split, const Tensor& x, const
                          Activation act, DType dtype) {
   const SplitMoments moments = own_moments(ex, split, x, groups);
   const auto own = static_cast<size_t>(split.ranks().rank());
-  if (by_windows(ex, split)) {
+  if (by_windows(split)) {
     WindowExchange exchange(split.ranks());
     int64_t begin = 0;
     for (size_t rank = 0; rank < moments.rows.size(); ++rank) {
@@ -347,7 +350,7 @@ Tensor group_norm_of_all(Exec& ex, const RowSplit& split, const Tensor& x, const
       }
       begin += moments.rows[rank];
     }
-    exchange.run(ex);
+    exchange.run(ex, Waits::kEager, kept_call());
   } else {
     const size_t row_bytes = static_cast<size_t>(moments.images() * groups * 3) * sizeof(float);
     std::vector<size_t> ends;  // in messages, where a rank's rows of all images lie together

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "kernels/conv/conv2d.hpp"
@@ -44,6 +45,9 @@ class RowSplit {
   // same calls. Between end_call() and begin_call() exchanges are exact.
   void begin_image() const;
   void begin_call() const;
+  // In a call, before its forward runs: which of several that is. After another one it is exact, for it finds
+  // nothing of its own in the call before.
+  void run_forward(uint32_t which) const;
   void end_call() const { in_call_ = false; }
   int64_t calls() const { return call_; }  // of this image
   int64_t image() const { return image_; }
@@ -55,23 +59,36 @@ class RowSplit {
   mutable int64_t image_ = 0, call_ = 0;
   mutable uint32_t exchanges_ = 0;  // in this call
   mutable bool in_call_ = false;
+  mutable std::optional<uint32_t> forward_;  // of the last call
+  mutable bool follows_itself_ = false;      // this call runs it again
   std::vector<int64_t> ends_;
   std::vector<std::vector<int64_t>> sizes_;  // [size][rank]
 };
 
+// What becomes of the messages of a forward that pass by windows (displaced rows). kKept: they stay there for
+// the next call. kStale: and this call reads those of the one before.
+enum class RowMessages { kPassing, kKept, kStale };
+
 // The ops on layers of this thread work on parts of maps while this lives. null: on whole ones.
 class RowScope {
  public:
-  explicit RowScope(const RowSplit* rows);
+  explicit RowScope(const RowSplit* rows, RowMessages messages = RowMessages::kPassing);
   ~RowScope();
   RowScope(const RowScope&) = delete;
   RowScope& operator=(const RowScope&) = delete;
 
+  const RowSplit* rows() const { return rows_; }
+  KeptCall* call() { return call_ ? &*call_ : nullptr; }
+
  private:
-  const RowSplit* before_;
+  const RowSplit* rows_;
+  std::optional<KeptCall> call_;
+  RowScope* before_;
 };
 // What the innermost scope says; null: maps are whole.
 const RowSplit* rows_at_work();
+// The innermost scope's; null: messages pass.
+KeptCall* kept_call();
 
 // x [N,R,W,C] with the last row of the rank above and the first one of the rank below, where they are asked
 // for and there is such a rank: [N,R + 0..2,W,C]. All ranks ask for the same.

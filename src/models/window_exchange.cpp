@@ -21,6 +21,28 @@ size_t place_part(size_t& bytes, const Tensor& part) {
 
 }  // namespace
 
+KeptCall::KeptCall(const Ranks& ranks, bool stale)
+    : stale_(stale), sent_(static_cast<size_t>(ranks.count())), received_(sent_.size()) {}
+
+KeptMessage KeptCall::add(const Ranks& ranks, const std::vector<size_t>& sent,
+                          const std::vector<size_t>& received) {
+  constexpr size_t kAlignment = 128;  // a line of every GPU's caches
+  KeptMessage out{.to = {}, .from = {}, .is_kept = 1, .begins_call = begun_ ? 0u : 1u};
+  begun_ = true;
+  for (size_t rank = 0; rank < sent_.size(); ++rank) {
+    const auto place = static_cast<size_t>(ranks.place(static_cast<int>(rank)));
+    out.to[place] = static_cast<int64_t>(sent_[rank]);
+    out.from[place] = static_cast<int64_t>(received_[rank]);
+    sent_[rank] += (sent[rank] + kAlignment - 1) / kAlignment * kAlignment;
+    received_[rank] += (received[rank] + kAlignment - 1) / kAlignment * kAlignment;
+  }
+  return out;
+}
+
+size_t KeptCall::bytes() const {
+  return std::max(*std::ranges::max_element(sent_), *std::ranges::max_element(received_));
+}
+
 WindowExchange::WindowExchange(Ranks& ranks)
     : ranks_(ranks),
       sent_bytes_(static_cast<size_t>(ranks.count())),
@@ -46,8 +68,9 @@ void WindowExchange::receive(int from, const Tensor& part) {
   received_.push_back({part, bit(from), offset});
 }
 
-void WindowExchange::run(Exec& ex, Waits waits) {
+void WindowExchange::run(Exec& ex, Waits waits, KeptCall* call) {
   PeerWindows& windows = *ranks_.windows();
+  if (call) return run_kept(ex, windows, *call);
   if (windows.by_library()) return run_by_library(ex, windows);
   windows.need(std::max(*std::ranges::max_element(sent_bytes_), *std::ranges::max_element(received_bytes_)));
   if (waits == Waits::kHaveMet && !ex.planning()) windows.meet();
@@ -55,6 +78,19 @@ void WindowExchange::run(Exec& ex, Waits waits) {
   if (waits == Waits::kEager)
     ex.launch({"exchange await", "", 0, 0}, [&windows, with = with_] { windows.await(with); });
   take(ex, windows.control(), received_, own_, with_);
+}
+
+void WindowExchange::run_kept(Exec& ex, PeerWindows& windows, KeptCall& call) {
+  const KeptMessage kept = call.add(ranks_, sent_bytes_, received_bytes_);
+  if (ex.planning())
+    windows.need_kept(call.bytes());
+  else
+    require<InternalError>(call.bytes() <= windows.kept_bytes(), "exchange: a call that keeps ", call.bytes(),
+                           " bytes in windows for ", windows.kept_bytes());
+  if (call.stale()) return pass(ex, windows.control(), sent_, received_, own_, kept);
+  put(ex, windows.control(), sent_, with_, &kept);
+  ex.launch({"exchange await", "", 0, 0}, [&windows, with = with_] { windows.await(with); });
+  take(ex, windows.control(), received_, own_, with_, &kept);
 }
 
 // Its memory is the arena's until this returns, and the stream's order keeps it as long as it is needed.

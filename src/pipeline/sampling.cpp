@@ -190,6 +190,13 @@ Tensor Pipeline::State::run_steps(Exec& ex, const PreparedRequest& r, const Text
   if (rows) rows->begin_image();
   std::optional<RegionBlend> regions;
   if (!r.region_shares.empty()) regions.emplace(*components.device, r, q.batch);
+  std::function<bool(const NoiseLevel&)> unguided = unguided_calls(r);
+  if (unguided && r.drops_negative && !regions)
+    unguided = [this, asked = unguided](const NoiseLevel& level) {
+      const bool left_out = asked(level);
+      unet->set_unguided(left_out);
+      return left_out;
+    };
   const auto run_unet = [&](Exec& e, const Tensor& x, double t) {
     const Tensor input = own_rows(own.of(x));
     if (rows) rows->begin_call();
@@ -220,7 +227,7 @@ Tensor Pipeline::State::run_steps(Exec& ex, const PreparedRequest& r, const Text
                 .mimic_scale = q.mimic_scale,
                 .mimic_percentile = q.mimic_percentile,
                 .needs_negative = r.sampling.sampler->uses_negative && r.uses_negative(),
-                .without_negative = unguided_calls(r),
+                .without_negative = unguided,
                 .smaller_batch = r.drops_negative && (draws_alone() || divides_tensors()) && !regions &&
                                  !tiled && !has_company(r) && unet->can_drop_negative(),
                 .input_dtype = components.unet->input_dtype()});

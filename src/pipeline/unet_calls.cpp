@@ -55,7 +55,10 @@ TokenMerge UnetStage::token_merge(double* saved_operations) const {
 
 // The UNet with the ControlNets and images whose bits are set: its way down, what they add, its way up.
 void UnetStage::forward(Exec& ex, uint32_t active) {
-  const RowScope scope(shape_.rows);
+  RowMessages messages = RowMessages::kPassing;
+  if (keeps_messages_ && !(active & kFirstOnly))
+    messages = active & kStale ? RowMessages::kStale : RowMessages::kKept;
+  const RowScope scope(shape_.rows, messages);
   const WrapScope wraps(shape_.wrap);
   const UNet& unet = *components_.unet;
   const bool first_only = (active & kFirstOnly) != 0;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "base/error.hpp"
 #include "kernels/elementwise/elementwise.hpp"
@@ -45,6 +46,7 @@ UnetStage::UnetStage(Components& components, Arena& arena, const UnetShape& shap
   Device& device = this->device();
   if (shape_.rows) windows_ = shape_.rows->ranks().windows();
   if (shape_.tensors) windows_ = shape_.tensors->windows();
+  keeps_messages_ = windows_ && shape_.rows && shape_.rows->ranks().displaces();
   const UNet& unet = *components_.unet;
   const UNetConfig& config = unet.config();
   const DType input_dtype = unet.input_dtype();
@@ -128,6 +130,7 @@ std::vector<uint32_t> UnetStage::variants() const {
     out.push_back(kNotesText);
     out.push_back(kGated | (one_sided ? kOneSided : 0));
   }
+  if (keeps_messages_) out.push_back(kStale);
   if (shape_.savings.deep_cache <= 1) return out;
   for (size_t i = 0, whole = out.size(); i < whole; ++i)
     if (!(out[i] & kNotesText)) out.push_back(out[i] | kShallow);
@@ -138,6 +141,7 @@ Program& UnetStage::step_program(uint32_t active) {
   std::unique_ptr<Program>& program = step_programs_[active];
   if (!program)
     program = std::make_unique<Program>(active & kShallow  ? "unet, shallow"
+                                        : active & kStale  ? "unet, displaced"
                                         : active & kGuests ? "unet and guests"
                                                            : "unet",
                                         arena(), [this, active](Exec& ex) { forward(ex, active); });
@@ -292,7 +296,7 @@ void UnetStage::set_schedule(const std::vector<double>& timesteps, const RunWatc
 
 void UnetStage::begin_image() {
   step_ = since_whole_ = 0;
-  map_is_one_sided_ = means_are_there_ = false;
+  map_is_one_sided_ = means_are_there_ = unguided_ = false;
   calls_ = {};
 }
 
@@ -307,14 +311,15 @@ uint32_t UnetStage::variant_of_call(bool without_negative) {
     out |= kGated;
   }
   if (savings.deep_cache <= 1) return out;
+  const bool one_sided = without_negative || unguided_;
   const bool follows = since_whole_ > 0 && since_whole_ < savings.deep_cache &&
-                       (without_negative || !map_is_one_sided_) && !(out & kNotesText);
+                       (one_sided || !map_is_one_sided_) && !(out & kNotesText);
   if (follows) {
     ++since_whole_;
     return out | kShallow;
   }
   since_whole_ = 1;
-  map_is_one_sided_ = without_negative;
+  map_is_one_sided_ = one_sided;
   return out;
 }
 
@@ -368,8 +373,17 @@ Tensor UnetStage::step(Exec& ex, const Tensor& scaled_input, double timestep, co
     ++calls_.all;
     return output_;
   }
-  const uint32_t active = active_ | variant_of_call(without_negative);
-  if (windows_) windows_->meet();
+  uint32_t active = active_ | variant_of_call(without_negative);
+  if (shape_.rows) shape_.rows->run_forward(active);
+  if (windows_) {
+    // What it needs of the windows, before the ranks meet and make them as large.
+    if (!step_program(active).planned()) step_program(active).plan();
+    windows_->meet();
+  }
+  if (keeps_messages_) {
+    const uint64_t before = std::exchange(windows_generation_, windows_->generation());
+    if (shape_.rows->stale() && before == windows_generation_) active |= kStale;
+  }
   step_program(active).run(watch.profiler, windows_ && windows_->by_library() ? nullptr : watch.cancel);
   note_call(active);
   return output_.narrow(0, 0, scaled_input.dim(0));

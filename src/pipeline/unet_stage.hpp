@@ -90,6 +90,9 @@ class UnetStage final : public Stage {
   void set_images(const ImageStates& states, std::vector<ImageSetting> settings, int first_part);
   // Which of them act in step `step` (0-based) of `total`. A step without any costs what the plain UNet does.
   void set_progress(int step, int total);
+  // Whether the next call's guidance is left out. A rank that has not all conditions computes its own all the
+  // same, but its whole and shallow calls are to be those of one that leaves the first condition out.
+  void set_unguided(bool unguided) { unguided_ = unguided; }
   // Before the first step: what shape().savings keep from call to call is forgotten, calls() are counted
   // anew.
   void begin_image();
@@ -139,7 +142,9 @@ class UnetStage final : public Stage {
 
   Components& components_;
   UnetShape shape_;
-  PeerWindows* windows_ = nullptr;  // of shape_.rows or shape_.tensors
+  PeerWindows* windows_ = nullptr;   // of shape_.rows or shape_.tensors
+  bool keeps_messages_ = false;      // displaced rows by windows: a variant that reads stale ones
+  uint64_t windows_generation_ = 0;  // of the last call
   Tensor input_, extra_, timestep_, context_, added_text_, time_ids_, guidance_, output_;  // persistent
   std::vector<double> schedule_;  // timesteps whose shifts the tables keep
   TextCache cache_;
@@ -161,7 +166,7 @@ class UnetStage final : public Stage {
   Tensor deep_map_;                               // DeepMap::map
   std::vector<Tensor> text_means_;                // TextGate::means
   int step_ = 0, since_whole_ = 0;  // since_whole_: calls of the UNet; 0: none that shallow ones can follow
-  bool map_is_one_sided_ = false, means_are_there_ = false;
+  bool map_is_one_sided_ = false, means_are_there_ = false, unguided_ = false;
   UnetCalls calls_;
   std::optional<double> shifts_timestep_;  // that the current shifts were made for
   std::optional<double> guidance_scale_;   // that guidance_ was made for

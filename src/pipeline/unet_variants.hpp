@@ -14,5 +14,6 @@ inline constexpr uint32_t kShallow = 1u << 17;    // DeepCache: the deep layers'
 inline constexpr uint32_t kNotesText = 1u << 18;  // T-GATE: fills the means
 inline constexpr uint32_t kGated = 1u << 19;      // and adds them
 inline constexpr uint32_t kFirstOnly = 1u << 20;  // the first condition alone, whose attention is not noted
+inline constexpr uint32_t kStale = 1u << 21;      // reads of the other ranks what they had in the call before
 
 }  // namespace rocm_sd::unet_variants

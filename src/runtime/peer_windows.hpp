@@ -30,6 +30,11 @@ class PeerWindows {
 
   // Messages of so many bytes will pass, from the next meet() on.
   virtual void need(size_t message_bytes) = 0;
+  // The messages of a call that are kept until the next one will be so many bytes for a rank; likewise.
+  virtual void need_kept(size_t bytes) = 0;
+  virtual size_t kept_bytes() const = 0;  // that there is room for
+  // Another number after the windows were made anew, of all ranks at once: what was kept is lost then.
+  virtual uint64_t generation() const = 0;
   // Of this rank's memory, for messages as need() asked.
   virtual size_t bytes() const = 0;
 

@@ -33,6 +33,8 @@ class Ranks {
   // Of divided rows: so many calls of the UNet are exact; later ones read of the other ranks what these had
   // in the call before. Nothing: all are exact.
   virtual std::optional<int> exact_calls() const { return std::nullopt; }
+  // Whether it says so for some images, though perhaps not for this one.
+  virtual bool displaces() const { return false; }
 
   // Begins an image, or begins it anew. What earlier attempts sent and nobody received is dropped.
   virtual void begin() = 0;
@@ -58,6 +60,7 @@ class RankView final : public Ranks {
   int count() const override { return static_cast<int>(members_.size()); }
   Division division() const override { return all_.division(); }
   std::optional<int> exact_calls() const override { return all_.exact_calls(); }
+  bool displaces() const override { return all_.displaces(); }
   void begin() override { all_.begin(); }
   void send(int to, const void* data, size_t bytes, uint32_t channel) override {
     all_.send(members_[static_cast<size_t>(to)], data, bytes, channel);

@@ -132,10 +132,11 @@ void Group::add(const LoadOptions& options, const RankDevice& device, int rank, 
   member->hub = hub_;
   member->rank = rank;
   if (divides_) member->link = std::make_unique<HubRanks>(*hub_, rank, *parse_split(options.split).division);
-  // Displaced rows keep what came in the call before, by exchange: messages do.
-  if (peers_ && !member->link->exact_calls()) {
+  if (peers_) member->windows = peers_->windows(*member->link);
+  // Displaced rows read what came in the call before: messages and windows keep it, libraries do not.
+  if (member->windows && member->windows->by_library() && member->link->displaces()) member->windows.reset();
+  if (member->windows) {
     member->peers = peers_;
-    member->windows = peers_->windows(*member->link);
     member->link->use_windows(member->windows.get());
   }
   const HostThreads threads(device.threads);

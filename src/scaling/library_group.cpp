@@ -33,6 +33,9 @@ class LibraryWindows final : public PeerWindows {
 
   ExchangeControl* control() const override { return nullptr; }
   void need(size_t) override {}
+  void need_kept(size_t) override {}
+  size_t kept_bytes() const override { return 0; }
+  uint64_t generation() const override { return 0; }
   size_t bytes() const override { return 0; }
   void meet() override {
     check();

@@ -58,8 +58,8 @@ PeerGroup::~PeerGroup() {
   if (words_) ranks_[0]->host->free_host_window(words_);
 }
 
-size_t PeerGroup::window_bytes(size_t slot_bytes) const {
-  return count() * kFlagBytes + count() * 2 * slot_bytes;
+size_t PeerGroup::window_bytes(const WindowSizes& sizes) const {
+  return count() * kFlagBytes + count() * 2 * sizes.slot + (count() - 1) * 2 * sizes.kept;
 }
 
 void PeerGroup::drop_window(size_t rank) noexcept {
@@ -69,18 +69,19 @@ void PeerGroup::drop_window(size_t rank) noexcept {
     if (other.get() != &own) other->host->forget(own.window);
   way_ == ExchangeWay::kPeer ? own.host->free_window(own.window) : own.host->free_host_window(own.window);
   own.window = nullptr;
-  own.bytes = own.slot_bytes = 0;
+  own.bytes = 0;
+  own.sizes = {};
 }
 
-void PeerGroup::make_window(size_t rank, size_t slot_bytes) {
+void PeerGroup::make_window(size_t rank, const WindowSizes& sizes) {
   Rank& own = *ranks_[rank];
-  const size_t bytes = window_bytes(slot_bytes);
+  const size_t bytes = window_bytes(sizes);
   own.window = static_cast<char*>(way_ == ExchangeWay::kPeer ? own.host->allocate_window(bytes)
                                                              : own.host->allocate_host_window(bytes));
   require<OutOfMemoryError>(own.window != nullptr, own.name, ": cannot allocate ", bytes,
                             " bytes for what other ranks send (--split; ROCM_SD_EXCHANGE=host needs none)");
   own.bytes = bytes;
-  own.slot_bytes = slot_bytes;
+  own.sizes = sizes;
   for (const auto& other : ranks_)
     if (other.get() != &own) other->host->admit(own.window, bytes);
 }
@@ -89,12 +90,17 @@ void PeerGroup::connect(size_t rank, const ExchangeCounts& before) {
   Rank& own = *ranks_[rank];
   ExchangeControl control{};
   control.counts = before;
-  control.slot_bytes = static_cast<int64_t>(own.slot_bytes);
+  control.slot_bytes = static_cast<int64_t>(own.sizes.slot);
+  control.kept_bytes = static_cast<int64_t>(own.sizes.kept);
   control.patience = static_cast<uint64_t>(patience_.later * 1e9);
   control.stop = reinterpret_cast<const uint32_t*>(words_);
   control.late = reinterpret_cast<uint32_t*>(words_ + 1 + rank);
   const auto slots = [&](const Rank& of, size_t writer) {
-    return of.window + count() * kFlagBytes + 2 * of.slot_bytes * writer;
+    return of.window + count() * kFlagBytes + 2 * of.sizes.slot * writer;
+  };
+  const auto kept = [&](size_t reader, size_t writer) {
+    const Rank& of = *ranks_[reader];
+    return slots(of, count()) + 2 * of.sizes.kept * (writer < reader ? writer : writer - 1);
   };
   const auto flag = [&](const Rank& of, size_t writer) {
     return reinterpret_cast<uint32_t*>(of.window + writer * kFlagBytes);
@@ -103,6 +109,8 @@ void PeerGroup::connect(size_t rank, const ExchangeCounts& before) {
     if (other == rank) continue;
     control.peers[other] = {.to = slots(*ranks_[other], rank),
                             .from = slots(own, other),
+                            .kept_to = kept(other, rank),
+                            .kept_from = kept(rank, other),
                             .flag_there = flag(*ranks_[other], rank),
                             .flag_here = flag(own, other)};
   }
@@ -135,7 +143,7 @@ std::string PeerGroup::test() {
   words_ = static_cast<std::atomic<uint32_t>*>(ranks_[0]->host->allocate_host_window(kWordsBytes));
   if (!words_) return "no host memory that GPUs reach";
   for (size_t i = 1; i < count(); ++i) ranks_[i]->host->admit(words_, kWordsBytes);
-  for (size_t i = 0; i < count(); ++i) make_window(i, kLeastSlot);
+  for (size_t i = 0; i < count(); ++i) make_window(i, {.slot = kLeastSlot});
   begin_call();
   constexpr int64_t kWords = kLeastSlot / sizeof(float);
   const auto pattern = [](size_t from, size_t to, int round, int64_t i) {

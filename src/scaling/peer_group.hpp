@@ -2,6 +2,7 @@
 // each other's memory or in the host's.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <memory>
 #include <string>
@@ -14,6 +15,16 @@
 #include "scaling/exchange_group.hpp"
 
 namespace rocm_sd {
+
+// Of a window, for each rank that writes to it: of its two buffers, and of the two halves of what is kept.
+struct WindowSizes {
+  size_t slot = 0, kept = 0;
+
+  WindowSizes most_of(const WindowSizes& other) const {
+    return {std::max(slot, other.slot), std::max(kept, other.kept)};
+  }
+  friend bool operator==(const WindowSizes&, const WindowSizes&) = default;
+};
 
 class PeerGroup final : public ExchangeGroup {
  public:
@@ -39,7 +50,8 @@ class PeerGroup final : public ExchangeGroup {
     WindowHost* host = nullptr;
     ExchangeControl* control = nullptr;  // in the device's memory
     char* window = nullptr;              // that the others write
-    size_t bytes = 0, slot_bytes = 0;
+    size_t bytes = 0;
+    WindowSizes sizes;
     bool begun = false;  // an attempt, in this call
   };
   static constexpr size_t kFlagBytes = 128;  // a flag has a line of its own
@@ -48,10 +60,11 @@ class PeerGroup final : public ExchangeGroup {
   PeerGroup(const std::vector<std::string>& names, const std::vector<Device*>& devices,
             const RankPatience& patience, ExchangeWay way);
   size_t count() const { return ranks_.size(); }
-  size_t window_bytes(size_t slot_bytes) const;
+  // Flags of all ranks, their buffers, and of all but the own one what is kept.
+  size_t window_bytes(const WindowSizes& sizes) const;
   // In turn, with all ranks between them: nobody's kernels run.
   void drop_window(size_t rank) noexcept;
-  void make_window(size_t rank, size_t slot_bytes);
+  void make_window(size_t rank, const WindowSizes& sizes);
   // The control says where the windows are; no message has passed since.
   void connect(size_t rank, const ExchangeCounts& before = {});
   std::string test();  // why it does not work; empty: it does

@@ -83,6 +83,7 @@ class HubRanks final : public Ranks {
   int count() const override { return hub_.count(); }
   Division division() const override { return division_.what; }
   std::optional<int> exact_calls() const override { return exactly_ ? std::nullopt : division_.exact_calls; }
+  bool displaces() const override { return division_.exact_calls.has_value(); }
   // Whether all calls are exact from the next image on.
   void draw_exactly(bool exactly) { exactly_ = exactly; }
   void begin() override { hub_.begin(rank_); }

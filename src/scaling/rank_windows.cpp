@@ -16,40 +16,39 @@ size_t rounded(size_t bytes) { return (bytes + kSlotGranularity - 1) / kSlotGran
 
 }  // namespace
 
-void RankWindows::need(size_t message_bytes) { need_ = std::max(need_, rounded(message_bytes)); }
+void RankWindows::need(size_t message_bytes) { need_.slot = std::max(need_.slot, rounded(message_bytes)); }
+void RankWindows::need_kept(size_t bytes) { need_.kept = std::max(need_.kept, rounded(bytes)); }
 
-size_t RankWindows::bytes() const { return group_.window_bytes(std::max(need_, own_.slot_bytes)); }
+size_t RankWindows::bytes() const { return group_.window_bytes(need_.most_of(own_.sizes)); }
 
-// Where there is nobody but those who came. need: the most of all; unlike: their slots differ.
-void RankWindows::meet_all(uint64_t& need, bool& unlike) {
+// Where there is nobody but those who came. unlike: their windows differ.
+void RankWindows::meet_all(WindowSizes& need, bool& unlike) {
   struct Told {
-    uint64_t need, slots;
+    WindowSizes need, have;
   };
-  const Told own{need, own_.slot_bytes};
+  const Told own{need, own_.sizes};
   for (int to = 0; to < ranks_.count(); ++to)
     if (to != ranks_.rank()) ranks_.send(to, &own, sizeof own);
   for (int from = 0; from < ranks_.count(); ++from) {
     if (from == ranks_.rank()) continue;
     Told other{};
     ranks_.receive(from, &other, sizeof other);
-    need = std::max(need, other.need);
-    unlike = unlike || other.slots != own.slots;
+    need = need.most_of(other.need);
+    unlike = unlike || !(other.have == own.have);
   }
 }
 
 void RankWindows::meet() {
   check();
-  uint64_t need = need_;
   bool unlike = false;
-  meet_all(need, unlike);
-  need_ = need;
-  if (unlike || need > own_.slot_bytes) grow(need);
+  meet_all(need_, unlike);
+  if (unlike || !(need_.most_of(own_.sizes) == own_.sizes)) grow(need_);
 }
 
-void RankWindows::grow(size_t slot_bytes) {
+void RankWindows::grow(const WindowSizes& sizes) {
   const auto rank = static_cast<size_t>(ranks_.rank());
   const auto all_here = [&] {
-    uint64_t need = 0;
+    WindowSizes need;
     bool unlike = false;
     meet_all(need, unlike);
   };
@@ -57,7 +56,7 @@ void RankWindows::grow(size_t slot_bytes) {
   all_here();
   const ExchangeCounts before = counts();
   group_.drop_window(rank);
-  group_.make_window(rank, slot_bytes);
+  group_.make_window(rank, sizes);
   const std::vector<char> zeros(group_.count() * PeerGroup::kFlagBytes);
   if (group_.way_ == ExchangeWay::kPeer)
     own_.device->copy_to_device(own_.window, zeros.data(), zeros.size());
@@ -65,6 +64,7 @@ void RankWindows::grow(size_t slot_bytes) {
     std::memset(own_.window, 0, zeros.size());
   all_here();
   group_.connect(rank, before);
+  ++grown_;
 }
 
 ExchangeCounts RankWindows::counts() const {
@@ -119,12 +119,12 @@ void RankWindows::begin() {
   }
   group_.stop();
   own_.device->synchronize();
-  uint64_t need = 0;
+  WindowSizes need;
   bool unlike = false;
   meet_all(need, unlike);  // nobody's kernels run
   if (ranks_.rank() == 0) group_.words_[0].store(0);
   group_.words_[1 + static_cast<size_t>(ranks_.rank())].store(0);
-  grow(std::max(need_, own_.slot_bytes));
+  grow(need_.most_of(own_.sizes));
 }
 
 }  // namespace rocm_sd

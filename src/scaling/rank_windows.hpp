@@ -12,6 +12,9 @@ class RankWindows final : public PeerWindows {
 
   ExchangeControl* control() const override { return own_.control; }
   void need(size_t message_bytes) override;
+  void need_kept(size_t bytes) override;
+  size_t kept_bytes() const override { return own_.sizes.kept; }
+  uint64_t generation() const override { return grown_; }
   size_t bytes() const override;
   void meet() override;
   void await(uint32_t ranks) override;
@@ -20,13 +23,15 @@ class RankWindows final : public PeerWindows {
   ExchangeCounts counts() const override;
 
  private:
-  void meet_all(uint64_t& need, bool& unlike);
-  void grow(size_t slot_bytes);
+  // need: the most that anybody needs.
+  void meet_all(WindowSizes& need, bool& unlike);
+  void grow(const WindowSizes& sizes);
 
   PeerGroup& group_;
   HubRanks& ranks_;
   PeerGroup::Rank& own_;
-  size_t need_ = 0;
+  WindowSizes need_;
+  uint64_t grown_ = 0;
 };
 
 }  // namespace rocm_sd

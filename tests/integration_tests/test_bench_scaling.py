@@ -53,3 +53,28 @@ def test_leaves_out_what_does_not_go_together(rocm_sd, repository, tmp_path):
     assert "checkpoint's path" in rocm_sd("bench", "--scenario", "scaling", "--model", "sdxl", code=2).stderr
     assert "split" in rocm_sd(*demo, "--device", "cpu", "--ranks", "2", "--splits", "columns").stdout
     rocm_sd(*demo, "--device", "cpu", "--ranks", "0", code=2)
+
+
+def test_savings_beside_one_exact_picture(rocm_sd, repository, tmp_path):
+    path = tmp_path / "saved.json"
+    demo = ("bench", "--scenario", "scaling", "--model", repository / "models" / "demo", "--device", "cpu", "--dtype", "f32", "-W", 64, "-H", 64,
+            "--ranks", "2", "--queries", 1, "--warm-up", 0, "--quiet")
+    told = rocm_sd(*demo, "--steps", 12, "--sampler", "Euler", "--splits", "guidance", "--savings", "deep-cache=3,token-merge=0.5", "--savings", "sada",
+                   "--savings", "t-gate=2", "--json", path).stdout
+    data = json.loads(path.read_text())
+    rows = {(row["split"], row["savings"]): row for row in data["rows"]}
+    assert list(rows) == [("images", ""), ("guidance", ""), ("guidance", "deep-cache=3,token-merge=0.5"), ("guidance", "sada")]
+    assert rows["guidance", ""]["most_off_of_255"] <= 1, "the exact picture"
+    for savings in ("deep-cache=3,token-merge=0.5", "sada"):
+        row = rows["guidance", savings]
+        assert row["most_off_of_255"] > 1 and row["psnr_db"] > 5
+        assert f"guidance + {savings} " in told
+        assert row["speedup"] == pytest.approx(rows["images", ""]["median_seconds"] / row["median_seconds"])
+    assert rows["guidance", "sada"]["messages"] < rows["guidance", ""]["messages"], "what is foretold passes nothing"
+    assert "guidance + t-gate=2 on 2 ranks: t-gate: not with a picture" in told
+    done = subprocess.run([sys.executable, str(repository / "benchmarks" / "scaling_plots.py"), str(path), "--out", str(tmp_path)],
+                          capture_output=True, text=True, check=True)
+    assert "guidance + sada" in (tmp_path / "saved-speedup.svg").read_text() and done.stdout
+
+    assert "expected deep-cache" in rocm_sd(*demo, "--savings", "steps=3", code=2).stderr
+    assert "token-merge" in rocm_sd(*demo, "--savings", "token-merge=2", code=2).stderr

@@ -1,7 +1,8 @@
 // Messages between the GPUs that draw one image: pieces of maps that kernels store into another GPU's memory.
-// Problem   put: pieces of own tensors -> the windows of other ranks; take: pieces of windows -> own tensors
+// Problem   put: pieces of own tensors -> the windows of other ranks; take: pieces of windows -> own tensors;
+//           pass: both at once, of calls that read what came in the call before
 // Mapping   a grid's threads take the units of a piece in turn; a unit is 16, 4 or 1 bytes
-// Traffic   each piece read and written once, by put over the link and by take in own memory
+// Traffic   each piece read and written once, what goes out over the link, what came in own memory
 // Numerics  bytes as they are
 // Limits    8 ranks; a piece has rows of one length, in blocks of one distance
 //
@@ -21,6 +22,16 @@
 // - A wait ends without the message where *stop is not 0 (another rank has failed, or begins anew), and where
 //   `patience` is over: then the number of the rank, from 1 on, stands in *late. What is taken then is of no
 //   use; the host looks before it uses it.
+//
+// Kept messages, of displaced rows: those of one call of a model do not lie in the two buffers but in the
+// window's kept part, each at a place of its own, so that the next call finds them all. The kept part has two
+// halves; call c uses half c % 2, and its first exchange counts `call` up.
+// - In an exact call put and take do as above: only the place differs.
+// - In a stale call pass stores this call's parts into half c % 2 of the others and takes those that came in
+//   call c - 1 out of half (c - 1) % 2 of its own. It waits for nobody and tells nobody: after every call all
+//   ranks exchange something by put and take. Who has taken the other's message there sees all that the other
+//   has passed before (its flag is a release, behind passes that have each ended with a fence), and knows
+//   that the other has read what it wanted of the half that the next call will overwrite.
 #pragma once
 
 #include "composable_kernels/arch/system_target.hpp"
@@ -30,11 +41,14 @@
 
 namespace rocm_sd {
 
-constexpr int kMaxExchangeRanks = 8, kMaxExchangePieces = kMaxExchangeRanks + 1;
+// Pieces: those of a norm and a convolution of divided rows come from seven ranks, with a row of each of two
+// neighbours; and what goes there.
+constexpr int kMaxExchangeRanks = 8, kMaxExchangePieces = 2 * kMaxExchangeRanks;
 constexpr int kExchangeThreads = 256;
 
 struct ExchangePeer {
   char *to, *from;  // the buffers of the other's window, and of the own one for the other's messages
+  char *kept_to, *kept_from;  // likewise the halves of the kept part
   uint32_t *flag_there, *flag_here;
   uint32_t put, taken;  // messages
 };
@@ -48,11 +62,12 @@ struct ExchangeCounts {
 // Lies in the rank's own device memory. The host writes it while no kernel runs.
 struct ExchangeControl {
   ExchangePeer peers[kMaxExchangeRanks];  // by rank; the own one is not used
-  int64_t slot_bytes;
-  uint64_t patience;               // nanoseconds; 0: for ever
-  const uint32_t* stop;            // of all ranks
-  uint32_t* late;                  // of this one
-  uint32_t put_ended, take_ended;  // workgroups of the kernel that runs
+  int64_t slot_bytes, kept_bytes;         // of a buffer, of a half
+  uint64_t patience;                      // nanoseconds; 0: for ever
+  const uint32_t* stop;                   // of all ranks
+  uint32_t* late;                         // of this one
+  uint32_t put_ended, take_ended;         // workgroups of the kernel that runs
+  uint32_t call;                          // of those whose messages are kept
   ExchangeCounts counts;
 };
 
@@ -67,14 +82,21 @@ struct ExchangePiece {
   uint32_t ranks;  // a bit for each
 };
 
+// Where a kept message lies in a half, by the rank that it goes to or comes from.
+struct KeptMessage {
+  int64_t to[kMaxExchangeRanks], from[kMaxExchangeRanks];
+  uint32_t is_kept, begins_call;  // of its call it is the first: put and pass count
+};
+
 struct ExchangeParams {
   ExchangePiece pieces[kMaxExchangePieces];
+  KeptMessage kept;
   ExchangeControl* control;
   uint32_t count;  // of pieces
   uint32_t with;   // ranks that take part: put tells them, take waits for them; a bit for each
   uint32_t workgroups;
-  uint32_t messages;  // put: to so many ranks something goes
-  uint64_t bytes;     // put: to all ranks together; take: from them
+  uint32_t messages;                    // put, pass: to so many ranks something goes
+  uint64_t sent_bytes, received_bytes;  // to all ranks together, from them
 };
 
 namespace exchanges {
@@ -123,6 +145,25 @@ ROCM_SD_DEVICE int64_t slot_of(const ExchangeControl& control, uint32_t message)
   return static_cast<int64_t>(message % 2) * control.slot_bytes;
 }
 
+ROCM_SD_DEVICE int64_t half_of(const ExchangeControl& control, uint32_t call) {
+  return static_cast<int64_t>(call % 2) * control.kept_bytes;
+}
+
+// Where in the other's window the message goes that this kernel puts.
+ROCM_SD_DEVICE char* place_to(const ExchangeParams& p, const ExchangeControl& control, int rank) {
+  const ExchangePeer& peer = control.peers[rank];
+  if (!p.kept.is_kept) return peer.to + slot_of(control, peer.put + 1);
+  return peer.kept_to + half_of(control, control.call + p.kept.begins_call) + p.kept.to[rank];
+}
+
+// Where in the own window the message lies that this kernel takes. calls_ago: of kept ones.
+ROCM_SD_DEVICE const char* place_from(const ExchangeParams& p, const ExchangeControl& control, int rank,
+                                      uint32_t calls_ago) {
+  const ExchangePeer& peer = control.peers[rank];
+  if (!p.kept.is_kept) return peer.from + slot_of(control, peer.taken + 1);
+  return peer.kept_from + half_of(control, control.call + p.kept.begins_call - calls_ago) + p.kept.from[rank];
+}
+
 // Called by one lane.
 ROCM_SD_DEVICE void wait_for(const ExchangeControl& control, int rank, uint32_t message) {
   const uint32_t* flag = control.peers[rank].flag_here;
@@ -147,22 +188,47 @@ ROCM_SD_DEVICE bool is_last(uint32_t* ended, uint32_t workgroups) {
   return true;
 }
 
+// What lies in own memory already.
+template <class Unit, class Arch>
+ROCM_SD_DEVICE void copy_own(const ExchangeParams& p, const Block<Arch>& block) {
+  rolled(static_cast<int>(p.count), [&](int i) {
+    if (p.pieces[i].from && p.pieces[i].to)
+      copy_piece<Unit>(p.pieces[i], p.pieces[i].from, p.pieces[i].to, block);
+  });
+}
+
+template <class Unit, class Arch>
+ROCM_SD_DEVICE void store_sent(const ExchangeParams& p, const ExchangeControl& control,
+                               const Block<Arch>& block) {
+  rolled(static_cast<int>(p.count), [&](int i) {
+    if (p.pieces[i].to) return;
+    rolled(kMaxExchangeRanks, [&](int rank) {
+      if (p.pieces[i].ranks >> rank & 1)
+        copy_piece<Unit>(p.pieces[i], p.pieces[i].from, place_to(p, control, rank) + p.pieces[i].offset,
+                         block);
+    });
+  });
+}
+
+template <class Unit, class Arch>
+ROCM_SD_DEVICE void take_received(const ExchangeParams& p, const ExchangeControl& control, uint32_t calls_ago,
+                                  const Block<Arch>& block) {
+  rolled(static_cast<int>(p.count), [&](int i) {
+    if (p.pieces[i].from) return;
+    int rank = 0;
+    while (!(p.pieces[i].ranks >> rank & 1)) ++rank;
+    copy_piece<Unit>(p.pieces[i], place_from(p, control, rank, calls_ago) + p.pieces[i].offset,
+                     p.pieces[i].to, block);
+  });
+}
+
 }  // namespace exchanges
 
 template <class Arch, int kUnit>
 ROCM_SD_DEVICE void exchange_put_body(const ExchangeParams& p, const Block<Arch>& block) {
   using Unit = typename exchanges::UnitOf<kUnit>::Type;
   ExchangeControl& control = *p.control;
-  const auto count = static_cast<int>(p.count);
-  rolled(count, [&](int i) {
-    rolled(kMaxExchangeRanks, [&](int rank) {
-      if (!(p.pieces[i].ranks >> rank & 1)) return;
-      const ExchangePeer& peer = control.peers[rank];
-      exchanges::copy_piece<Unit>(p.pieces[i], p.pieces[i].from,
-                                  peer.to + exchanges::slot_of(control, peer.put + 1) + p.pieces[i].offset,
-                                  block);
-    });
-  });
+  exchanges::store_sent<Unit>(p, control, block);
   SystemScope::fence();  // every lane its own stores
   block.barrier();
   if (block.thread() != 0 || !exchanges::is_last(&control.put_ended, p.workgroups)) return;
@@ -172,18 +238,16 @@ ROCM_SD_DEVICE void exchange_put_body(const ExchangeParams& p, const Block<Arch>
     ExchangePeer& peer = control.peers[rank];
     SystemScope::store_release(peer.flag_there, ++peer.put);
   });
+  control.call += p.kept.begins_call;
   control.counts.messages += p.messages;
-  control.counts.sent_bytes += p.bytes;
+  control.counts.sent_bytes += p.sent_bytes;
 }
 
 template <class Arch, int kUnit>
 ROCM_SD_DEVICE void exchange_take_body(const ExchangeParams& p, const Block<Arch>& block) {
   using Unit = typename exchanges::UnitOf<kUnit>::Type;
   ExchangeControl& control = *p.control;
-  const auto count = static_cast<int>(p.count);
-  rolled(count, [&](int i) {  // what is here already
-    if (p.pieces[i].from) exchanges::copy_piece<Unit>(p.pieces[i], p.pieces[i].from, p.pieces[i].to, block);
-  });
+  exchanges::copy_own<Unit>(p, block);
   if (block.thread() == 0) {
     const bool counts = block.group() == 0;
     const uint64_t begin = counts ? SystemScope::nanoseconds() : 0;
@@ -194,21 +258,31 @@ ROCM_SD_DEVICE void exchange_take_body(const ExchangeParams& p, const Block<Arch
   }
   block.barrier();
   SystemScope::launch_next();
-  rolled(count, [&](int i) {
-    if (p.pieces[i].from) return;
-    int rank = 0;
-    while (!(p.pieces[i].ranks >> rank & 1)) ++rank;
-    const ExchangePeer& peer = control.peers[rank];
-    exchanges::copy_piece<Unit>(p.pieces[i],
-                                peer.from + exchanges::slot_of(control, peer.taken + 1) + p.pieces[i].offset,
-                                p.pieces[i].to, block);
-  });
+  exchanges::take_received<Unit>(p, control, 0, block);
   block.barrier();  // all lanes have read `taken`
   if (block.thread() != 0 || !exchanges::is_last(&control.take_ended, p.workgroups)) return;
   rolled(kMaxExchangeRanks, [&](int rank) {
     if (p.with >> rank & 1) ++control.peers[rank].taken;
   });
-  control.counts.received_bytes += p.bytes;
+  control.counts.received_bytes += p.received_bytes;
+}
+
+template <class Arch, int kUnit>
+ROCM_SD_DEVICE void exchange_pass_body(const ExchangeParams& p, const Block<Arch>& block) {
+  using Unit = typename exchanges::UnitOf<kUnit>::Type;
+  ExchangeControl& control = *p.control;
+  // What an earlier kernel has seen the flag of is behind caches that are this workgroup's own.
+  SystemScope::fence();
+  exchanges::store_sent<Unit>(p, control, block);  // first, for it has the longer way
+  exchanges::copy_own<Unit>(p, block);
+  exchanges::take_received<Unit>(p, control, 1, block);
+  SystemScope::fence();  // every lane its own stores
+  block.barrier();       // and all have read `call`
+  if (block.thread() != 0 || !exchanges::is_last(&control.put_ended, p.workgroups)) return;
+  control.call += p.kept.begins_call;
+  control.counts.messages += p.messages;
+  control.counts.sent_bytes += p.sent_bytes;
+  control.counts.received_bytes += p.received_bytes;
 }
 
 }  // namespace rocm_sd

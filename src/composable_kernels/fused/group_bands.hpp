@@ -1,4 +1,4 @@
-// Group norm of an image that lies in bands: moments of runs of pixels, their merger, normalising.
+// Group norm of images that lie in bands: moments of runs of pixels, their merger, normalising.
 // Problem   mean and deviation over groups of channels of all bands; y = act((x - mean) * scale + bias)
 // Mapping   moments: a workgroup per run and slab of whole groups, a thread owns one pack of channels of
 //           every rows-th pixel; merger: one wave per group; normalising: a thread owns one pack of channels
@@ -14,29 +14,29 @@ namespace rocm_sd {
 
 template <class T>
 struct GroupMomentsParams {
-  const T* x;  // [pixels, channels]
-  float* out;  // [rows, groups, 3]: count, mean, squares of what differs from it
-  int64_t pixels;
+  const T* x;  // [images, pixels, channels]
+  float* out;  // of each image [rows, groups, 3]: count, mean, squares of what differs from it
+  int64_t pixels, out_step;
   int32_t channels, groups, rows;
   int32_t slab;  // channels of a workgroup: whole groups, a multiple of the pack
 };
 
-// Workgroup row * slabs + slab. Cfg: T, kVec, kThreads.
+// Workgroup (image * rows + row) * slabs + slab. Cfg: T, kVec, kThreads.
 template <class Arch, class Cfg>
 ROCM_SD_DEVICE void group_moments_body(const GroupMomentsParams<typename Cfg::T>& p, const Block<Arch>& block,
                                        group_norms::MeasureLds<Cfg::kThreads, Cfg::kVec>& lds) {
   const int slabs = p.channels / p.slab, width = p.channels / p.groups;
-  const int64_t row = block.group() / slabs;
-  const int slab = static_cast<int>(block.group() % slabs);
+  const int group = static_cast<int>(block.group()), run_of_all = group / slabs, slab = group % slabs;
+  const int64_t image = run_of_all / p.rows, row = run_of_all % p.rows;
   const int64_t begin = p.pixels * row / p.rows, end = p.pixels * (row + 1) / p.rows;
   const auto pixels = static_cast<int>(end - begin);
   GroupNormParams<typename Cfg::T> run{};
-  run.x = p.x + begin * p.channels;
+  run.x = p.x + (image * p.pixels + begin) * p.channels;
   run.pixels = pixels;
   run.channels = run.first = p.channels;
   run.groups = p.groups;
   run.slab = p.slab;
-  float* out = p.out + (row * p.groups + slab * (p.slab / width)) * 3;
+  float* out = p.out + image * p.out_step + (row * p.groups + slab * (p.slab / width)) * 3;
   group_norm_measure<Arch, Cfg>(run, block, lds, 0, slab, 0, pixels,
                                 [&](const group_norms::Merge& merge, int g, float base) {
                                   out[3 * g] = merge.count;
@@ -46,19 +46,22 @@ ROCM_SD_DEVICE void group_moments_body(const GroupMomentsParams<typename Cfg::T>
 }
 
 struct GroupScaleParams {
-  const float* moments;  // [rows, groups, 3]
+  const float* moments;  // [images, rows, groups, 3]
   const float* gain;     // [channels]
-  float* out;            // [2, channels]
-  int32_t rows, channels, groups;
+  float* out;            // [images, 2, channels]
+  int32_t images, rows, channels, groups;
   float eps;
 };
 
-// Called by a whole wave for each group.
+// Called by a whole wave for each group of each image.
 template <class Arch>
-ROCM_SD_DEVICE void group_scale_body(const GroupScaleParams& p, int group) {
+ROCM_SD_DEVICE void group_scale_body(const GroupScaleParams& p, int wave) {
+  const int image = wave / p.groups, group = wave % p.groups;
   const auto moment = [&](int row, int i) {
-    return static_cast<double>(p.moments[(static_cast<int64_t>(row) * p.groups + group) * 3 + i]);
+    const int64_t of_all = static_cast<int64_t>(image) * p.rows + row;
+    return static_cast<double>(p.moments[(of_all * p.groups + group) * 3 + i]);
   };
+  float* const out = p.out + static_cast<int64_t>(image) * 2 * p.channels;
   double count = 0, sum = 0, squares = 0;
   for (int r = Arch::lane(); r < p.rows; r += Arch::lanes) {
     count += moment(r, 0);
@@ -74,44 +77,47 @@ ROCM_SD_DEVICE void group_scale_body(const GroupScaleParams& p, int group) {
   const float scale = 1.0f / Arch::sqrt(static_cast<float>(variance) + p.eps);
   const int width = p.channels / p.groups;
   for (int c = group * width + Arch::lane(); c < (group + 1) * width; c += Arch::lanes) {
-    p.out[c] = static_cast<float>(mean);
-    p.out[p.channels + c] = p.gain[c] * scale;
+    out[c] = static_cast<float>(mean);
+    out[p.channels + c] = p.gain[c] * scale;
   }
 }
 
 template <class T>
 struct NormaliseParams {
-  const T* x;          // [pixels, channels]
-  const float* scale;  // [2, channels]: mean, gain over deviation
+  const T* x;          // [images, pixels, channels]
+  const float* scale;  // [images, 2, channels]: mean, gain over deviation
   const float* bias;   // [channels]
   T* y;
   int64_t pixels;
   int32_t channels;
-  int32_t slab;   // channels of a workgroup, a multiple of the pack
-  int32_t piece;  // pixels of a workgroup but the last
+  int32_t pieces;  // of an image
+  int32_t slab;    // channels of a workgroup, a multiple of the pack
+  int32_t piece;   // pixels of a workgroup but the image's last
   int32_t silu;
 };
 
-// Workgroup piece * slabs + slab. Cfg: T, kVec, kThreads.
+// Workgroup (image * pieces + piece) * slabs + slab. Cfg: T, kVec, kThreads.
 template <class Arch, class Cfg>
 ROCM_SD_DEVICE void normalise_channels_body(const NormaliseParams<typename Cfg::T>& p,
                                             const Block<Arch>& block) {
   using T = typename Cfg::T;
   constexpr int kVec = Cfg::kVec, kAhead = 4;  // loads under way
   const int slabs = p.channels / p.slab, columns = p.slab / kVec, rows = Cfg::kThreads / columns;
-  const int64_t first = block.group() / slabs * p.piece;
+  const int group = static_cast<int>(block.group()), piece = group / slabs;
+  const int64_t image = piece / p.pieces, first = int64_t{piece % p.pieces} * p.piece;
+  const float* const scale = p.scale + image * 2 * p.channels;
   const int pixels = static_cast<int>(p.pixels - first < p.piece ? p.pixels - first : p.piece);
   const int64_t step = static_cast<int64_t>(rows) * p.channels;
   for (int t = block.thread(); t < rows * columns; t += block.threads()) {
-    const int channel = static_cast<int>(block.group() % slabs) * p.slab + t % columns * kVec;
+    const int channel = group % slabs * p.slab + t % columns * kVec;
     int row = t / columns;
     if (row >= pixels) break;
-    const int64_t at = (first + row) * p.channels + channel;
+    const int64_t at = (image * p.pixels + first + row) * p.channels + channel;
     const T* x = p.x + at;
     T* y = p.y + at;
     group_norms::Affine<T, kVec> affine;
-    const auto mean = load_pack<kVec>(p.scale + channel);
-    affine.load(p.scale + p.channels + channel, p.bias + channel);
+    const auto mean = load_pack<kVec>(scale + channel);
+    affine.load(scale + p.channels + channel, p.bias + channel);
     for (int j = 0; j < kVec; ++j) affine.set(j, mean.x[j], 1);
     for (; row < pixels; row += kAhead * rows, x += kAhead * step, y += kAhead * step) {
       Pack<T, kVec> packs[kAhead];

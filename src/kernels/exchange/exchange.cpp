@@ -44,17 +44,22 @@ Rows rows_of(const Tensor& from, const Tensor& to) {
   return rows;
 }
 
+enum class Way { kPut, kTake, kPass };
+
 class Pieces {
  public:
-  explicit Pieces(ExchangeControl* control, uint32_t with) {
+  Pieces(ExchangeControl* control, uint32_t with, const KeptMessage* kept) {
     params_.control = control;
     params_.with = with;
+    if (kept) params_.kept = *kept;
     require<InternalError>(with >> kMaxExchangeRanks == 0, "exchange: more than ", kMaxExchangeRanks,
                            " ranks");
   }
 
   void send(const ExchangePart& part) { message(part, true); }
   void receive(const ExchangePart& part) { message(part, false); }
+  // Of a message whose first exchange has been counted.
+  void continue_call() { params_.kept.begins_call = 0; }
   void copy(const OwnPart& part) {
     require(part.from.shape() == part.to.shape() && part.from.dtype() == part.to.dtype(),
             "exchange: ", part.from.shape(), " into ", part.to.shape());
@@ -89,7 +94,8 @@ class Pieces {
                .to = sends ? nullptr : data,
                .offset = static_cast<int64_t>(part.offset),
                .ranks = part.ranks});
-    params_.bytes += part.tensor.bytes() * static_cast<size_t>(std::popcount(part.ranks));
+    (sends ? params_.sent_bytes : params_.received_bytes) +=
+        part.tensor.bytes() * static_cast<size_t>(std::popcount(part.ranks));
     if (sends && part.tensor.bytes() > 0) told_ |= part.ranks;
     params_.messages = static_cast<uint32_t>(std::popcount(told_));
   }
@@ -118,60 +124,80 @@ class Pieces {
   double bytes_ = 0;
 };
 
-template <class Body>
-void run_scalar(const ExchangeParams& params, const Body& body) {
-  for (int64_t i = 0; i < params.workgroups; ++i) body(Block<Scalar>{i, params.workgroups});
-}
-
 template <int kUnit>
-void run_on_host(const ExchangeParams& params, bool puts) {
-  run_scalar(params, [&](const Block<Scalar>& block) {
-    puts ? exchange_put_body<Scalar, kUnit>(params, block) : exchange_take_body<Scalar, kUnit>(params, block);
-  });
+void run_on_host(const ExchangeParams& params, Way way) {
+  for (int64_t i = 0; i < params.workgroups; ++i) {
+    const Block<Scalar> block{i, params.workgroups};
+    switch (way) {
+      case Way::kPut: exchange_put_body<Scalar, kUnit>(params, block); break;
+      case Way::kTake: exchange_take_body<Scalar, kUnit>(params, block); break;
+      case Way::kPass: exchange_pass_body<Scalar, kUnit>(params, block); break;
+    }
+  }
 }
 
-void launch(Exec& ex, const Pieces& pieces, bool puts) {
-  const char* op = puts ? "exchange_put" : "exchange_take";
+const char* op_of(Way way) {
+  switch (way) {
+    case Way::kPut: return "exchange_put";
+    case Way::kTake: return "exchange_take";
+    case Way::kPass: return "exchange_pass";
+  }
+  return "";
+}
+
+void launch(Exec& ex, const Pieces& pieces, Way way) {
+  const char* op = op_of(way);
   OpInfo info{op, concat(pieces.bytes(), " bytes"), 0, 2 * pieces.bytes()};
   const int unit = pieces.unit();
   GpuDevice* device = gpu_device(ex);
   if (!device) {
-    return ex.launch(std::move(info), [params = pieces.params(4), unit, puts] {
-      if (unit == 16) return run_on_host<16>(params, puts);
-      if (unit == 4) return run_on_host<4>(params, puts);
-      run_on_host<1>(params, puts);
+    return ex.launch(std::move(info), [params = pieces.params(4), unit, way] {
+      if (unit == 16) return run_on_host<16>(params, way);
+      if (unit == 4) return run_on_host<4>(params, way);
+      run_on_host<1>(params, way);
     });
   }
   const GpuKernel* kernel = device->find_kernel(concat(op, "_", unit));
   require<DeviceError>(kernel != nullptr, device->name(), ": its kernel archive has no ", op, "_", unit);
   // Those of a take wait: few, so that they leave room to whom they wait for, should that be the same GPU.
   const auto units = static_cast<uint32_t>(device->traits().compute_units);
-  const ExchangeParams params = pieces.params(puts ? 2 * units : std::max(units / 2, 1u));
+  const ExchangeParams params = pieces.params(way == Way::kTake ? std::max(units / 2, 1u) : 2 * units);
   launch_kernel(ex, std::move(info), *kernel, {params.workgroups}, kExchangeThreads, 0, params);
 }
 
 }  // namespace
 
-void put(Exec& ex, ExchangeControl* control, std::span<const ExchangePart> parts, uint32_t with) {
-  Pieces pieces(control, with);
+void put(Exec& ex, ExchangeControl* control, std::span<const ExchangePart> parts, uint32_t with,
+         const KeptMessage* kept) {
+  Pieces pieces(control, with, kept);
   for (const ExchangePart& part : parts) pieces.send(part);
-  launch(ex, pieces, true);
+  launch(ex, pieces, Way::kPut);
 }
 
 void take(Exec& ex, ExchangeControl* control, std::span<const ExchangePart> parts,
-          std::span<const OwnPart> own, uint32_t with) {
-  Pieces pieces(control, with);
+          std::span<const OwnPart> own, uint32_t with, const KeptMessage* kept) {
+  Pieces pieces(control, with, kept);
+  pieces.continue_call();
   for (const OwnPart& part : own) pieces.copy(part);
   for (const ExchangePart& part : parts) pieces.receive(part);
-  launch(ex, pieces, false);
+  launch(ex, pieces, Way::kTake);
+}
+
+void pass(Exec& ex, ExchangeControl* control, std::span<const ExchangePart> sent,
+          std::span<const ExchangePart> received, std::span<const OwnPart> own, const KeptMessage& kept) {
+  Pieces pieces(control, 0, &kept);
+  for (const ExchangePart& part : sent) pieces.send(part);
+  for (const OwnPart& part : own) pieces.copy(part);
+  for (const ExchangePart& part : received) pieces.receive(part);
+  launch(ex, pieces, Way::kPass);
 }
 
 bool can_exchange(Device& device) {
   if (device.kind() == DeviceKind::kHost) return true;
   auto& gpu = static_cast<GpuDevice&>(device);
-  for (const char* kernel : {"exchange_put_16", "exchange_put_4", "exchange_put_1", "exchange_take_16",
-                             "exchange_take_4", "exchange_take_1"})
-    if (!gpu.find_kernel(kernel)) return false;
+  for (const Way way : {Way::kPut, Way::kTake, Way::kPass})
+    for (const int unit : {16, 4, 1})
+      if (!gpu.find_kernel(concat(op_of(way), "_", unit))) return false;
   return true;
 }
 

@@ -8,6 +8,9 @@ using namespace rocm_sd;
   ROCM_SD_KERNEL(exchange_put_##bytes, kExchangeThreads, 2, ExchangeParams) {                               \
     exchange_put_body<GpuArch, bytes>(p, Block<GpuArch>{p.workgroups, kExchangeThreads / GpuArch::lanes});  \
   }                                                                                                         \
+  ROCM_SD_KERNEL(exchange_pass_##bytes, kExchangeThreads, 2, ExchangeParams) {                              \
+    exchange_pass_body<GpuArch, bytes>(p, Block<GpuArch>{p.workgroups, kExchangeThreads / GpuArch::lanes}); \
+  }                                                                                                         \
   ROCM_SD_WAITING_KERNEL(exchange_take_##bytes, kExchangeThreads, 2, ExchangeParams) {                      \
     exchange_take_body<GpuArch, bytes>(p, Block<GpuArch>{p.workgroups, kExchangeThreads / GpuArch::lanes}); \
   }

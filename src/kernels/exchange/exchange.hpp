@@ -1,6 +1,7 @@
 // Messages between the devices that draw one image, as launches: put() stores pieces of tensors into the
-// windows of other ranks, take() waits for what they have put into the own one. The protocol, and what a
-// window is, stands in composable_kernels/fused/exchange.hpp.
+// windows of other ranks, take() waits for what they have put into the own one, pass() stores what the next
+// call takes and takes what was stored in the call before. The protocol, and what a window is, stands in
+// composable_kernels/fused/exchange.hpp.
 #pragma once
 
 #include <span>
@@ -11,6 +12,7 @@
 namespace rocm_sd {
 
 struct ExchangeControl;
+struct KeptMessage;
 
 // A part of a message: a tensor, dense in its first two and in all further dimensions, or any view with one
 // distance between blocks, one between rows, and rows without gaps. It lies `offset` bytes after the
@@ -27,11 +29,16 @@ struct OwnPart {
 };
 
 // control: in the device's memory. with: the ranks that take part, a bit for each; those of an exchange all
-// put and all take. Parts are multiples of a byte in any case and fastest as multiples of 16. Throw
-// UsageError for views of other forms, InternalError for ranks beyond the eighth.
-void put(Exec& ex, ExchangeControl* control, std::span<const ExchangePart> parts, uint32_t with);
+// put and all take. kept: where the message lies that the next call reads, too; null: in a buffer. Parts are
+// multiples of a byte in any case and fastest as multiples of 16. Throw UsageError for views of other forms,
+// InternalError for ranks beyond the eighth.
+void put(Exec& ex, ExchangeControl* control, std::span<const ExchangePart> parts, uint32_t with,
+         const KeptMessage* kept = nullptr);
 void take(Exec& ex, ExchangeControl* control, std::span<const ExchangePart> parts,
-          std::span<const OwnPart> own, uint32_t with);
+          std::span<const OwnPart> own, uint32_t with, const KeptMessage* kept = nullptr);
+// Of a stale call; waits for nobody.
+void pass(Exec& ex, ExchangeControl* control, std::span<const ExchangePart> sent,
+          std::span<const ExchangePart> received, std::span<const OwnPart> own, const KeptMessage& kept);
 
 // Whether the device runs them: the host, and GPUs with these kernels in their archive.
 bool can_exchange(Device& device);

@@ -1,6 +1,7 @@
 #include "kernels/norm/group_bands.hpp"
 
 #include <algorithm>
+#include <vector>
 
 #include "kernels/norm/group_bands_impl.hpp"
 
@@ -36,47 +37,66 @@ const ImplList<NormaliseProblem> kNormalise = {"normalise_channels",
                                                    {"ref", supports_host, run_normalise_ref},
                                                }};
 
+// The shape of what there is of each image; of one image it may stand without the number.
+Shape of_each(const Tensor& t, int64_t images, const Shape& shape) {
+  if (images == 1 && t.rank() == shape.rank()) return shape;
+  std::vector<int64_t> dims(shape.begin(), shape.end());
+  dims.insert(dims.begin(), images);
+  return Shape(std::span<const int64_t>(dims));
+}
+
 void check_band(const Tensor& x, const char* op) {
-  require(x.rank() == 4 && x.dim(0) == 1 && x.is_contiguous(), op, ": x must be a contiguous [1,R,W,C], is ",
-          x.shape());
+  require(x.rank() == 4 && x.is_contiguous(), op, ": x must be a contiguous [N,R,W,C], is ", x.shape());
   require<UsageError>(is_f32_or_bf16(x.dtype()) || x.dtype() == DType::kF16, op,
                       ": x must be f32, bf16 or f16, is ", x.dtype());
 }
 
 }  // namespace
 
-int64_t moment_rows(int64_t pixels) { return std::clamp<int64_t>((pixels + 2047) / 2048, 1, 256); }
+// A run is a workgroup's: of small maps runs are short, so that more than a few workgroups are at work, but
+// no more than one wave merges in a turn or two.
+int64_t moment_rows(int64_t pixels) {
+  const int64_t of_small = std::clamp<int64_t>((pixels + 31) / 32, 1, 32);
+  return std::max(of_small, std::clamp<int64_t>((pixels + 2047) / 2048, 1, 256));
+}
 
 void group_moments(Exec& ex, const Tensor& x, int groups, const Tensor& out) {
   check_band(x, "group_moments");
-  const int64_t pixels = x.dim(1) * x.dim(2), channels = x.dim(3);
-  require(pixels > 0 && groups >= 1 && channels % groups == 0, "group_moments: cannot split the channels of ",
-          x.shape(), " into ", groups, " groups");
-  require_tensor(out, DType::kF32, {moment_rows(pixels), groups, 3}, "group_moments", "out");
+  const int64_t images = x.dim(0), pixels = x.dim(1) * x.dim(2), channels = x.dim(3);
+  require(images > 0 && pixels > 0 && groups >= 1 && channels % groups == 0,
+          "group_moments: cannot split the channels of ", x.shape(), " into ", groups, " groups");
+  const Shape shape = of_each(out, images, {moment_rows(pixels), groups, 3});
+  require(out.dtype() == DType::kF32 && out.shape() == shape && out.narrow(0, 0, 1).is_contiguous(),
+          "group_moments: out must be f32 ", shape, ", is ", out.dtype(), " ", out.shape());
   const GroupMomentsProblem problem{.x = x.data(),
                                     .out = out.as<float>(),
+                                    .images = images,
                                     .pixels = pixels,
                                     .channels = channels,
                                     .groups = groups,
                                     .rows = moment_rows(pixels),
+                                    .out_step = images > 1 ? out.stride(0) : 0,
                                     .dtype = x.dtype(),
                                     .aligned = x.offset_bytes() % 16 == 0};
   select(ex, kMoments, problem).run(ex, problem);
 }
 
 Tensor group_scale(Exec& ex, const Tensor& moments, const NormWeight& w, float eps) {
-  require(moments.rank() == 3 && moments.dim(2) == 3 && moments.dtype() == DType::kF32 &&
+  const int rank = moments.rank();
+  require((rank == 3 || rank == 4) && moments.dim(rank - 1) == 3 && moments.dtype() == DType::kF32 &&
               moments.is_contiguous() && moments.numel() > 0,
-          "group_scale: moments must be f32 [M,groups,3], are ", moments.shape());
-  const int64_t channels = w.gain ? w.gain.numel() : 0, groups = moments.dim(1);
+          "group_scale: moments must be f32 [N,M,groups,3], are ", moments.shape());
+  const int64_t images = rank == 4 ? moments.dim(0) : 1;
+  const int64_t channels = w.gain ? w.gain.numel() : 0, groups = moments.dim(rank - 2);
   require_tensor(w.gain, DType::kF32, {channels}, "group_scale", "gain");
   require(channels > 0 && channels % groups == 0, "group_scale: cannot split ", channels, " channels into ",
           groups, " groups");
-  const Tensor out = ex.alloc({2, channels}, DType::kF32);
+  const Tensor out = ex.alloc(rank == 4 ? Shape{images, 2, channels} : Shape{2, channels}, DType::kF32);
   const GroupScaleProblem problem{.moments = moments.as<float>(),
                                   .gain = w.gain.as<float>(),
                                   .out = out.as<float>(),
-                                  .rows = moments.dim(0),
+                                  .images = images,
+                                  .rows = moments.dim(rank - 3),
                                   .channels = channels,
                                   .groups = groups,
                                   .eps = eps};
@@ -88,7 +108,7 @@ void normalise_channels(Exec& ex, const Tensor& x, const Tensor& scale, const No
                         const Tensor& y) {
   check_band(x, "normalise_channels");
   const int64_t channels = x.dim(3);
-  require_tensor(scale, DType::kF32, {2, channels}, "normalise_channels", "scale");
+  require_tensor(scale, DType::kF32, of_each(scale, x.dim(0), {2, channels}), "normalise_channels", "scale");
   require_tensor(w.bias, DType::kF32, {channels}, "normalise_channels", "bias");
   require_tensor(y, x.dtype(), x.shape(), "normalise_channels", "y");
   require<UsageError>(act == Activation::kNone || act == Activation::kSilu,
@@ -97,12 +117,13 @@ void normalise_channels(Exec& ex, const Tensor& x, const Tensor& scale, const No
                                  .scale = scale.as<float>(),
                                  .bias = w.bias.as<float>(),
                                  .y = y.data(),
+                                 .images = x.dim(0),
                                  .pixels = x.dim(1) * x.dim(2),
                                  .channels = channels,
                                  .silu = act == Activation::kSilu,
                                  .dtype = x.dtype(),
                                  .aligned = x.offset_bytes() % 16 == 0 && y.offset_bytes() % 16 == 0};
-  if (problem.pixels * channels == 0) return;
+  if (x.numel() == 0) return;
   select(ex, kNormalise, problem).run(ex, problem);
 }
 

@@ -39,8 +39,8 @@ FOR_PACK(f32, float, 4)
 FOR_PACK(f32, float, 1)
 
 ROCM_SD_KERNEL(group_scale, kThreads, 1, GroupScaleParams) {
-  const auto group = static_cast<int>(wave_of_grid());
-  if (group < p.groups) group_scale_body<GpuArch>(p, group);
+  const auto wave = static_cast<int>(wave_of_grid());
+  if (wave < p.images * p.groups) group_scale_body<GpuArch>(p, wave);
 }
 
 }  // namespace rocm_sd

@@ -27,6 +27,7 @@ GroupMomentsParams<T> params_of(const GroupMomentsProblem& p, int vec) {
   return {.x = static_cast<const T*>(p.x),
           .out = p.out,
           .pixels = p.pixels,
+          .out_step = p.out_step,
           .channels = static_cast<int32_t>(p.channels),
           .groups = static_cast<int32_t>(p.groups),
           .rows = static_cast<int32_t>(p.rows),
@@ -36,6 +37,7 @@ GroupScaleParams params_of(const GroupScaleProblem& p) {
   return {p.moments,
           p.gain,
           p.out,
+          static_cast<int32_t>(p.images),
           static_cast<int32_t>(p.rows),
           static_cast<int32_t>(p.channels),
           static_cast<int32_t>(p.groups),
@@ -53,13 +55,14 @@ NormaliseParams<T> params_of(const NormaliseProblem& p, int vec) {
           .y = static_cast<T*>(p.y),
           .pixels = p.pixels,
           .channels = static_cast<int32_t>(p.channels),
+          .pieces = static_cast<int32_t>((p.pixels + rows * kPiecePacks - 1) / (rows * kPiecePacks)),
           .slab = static_cast<int32_t>(columns * vec),
           .piece = static_cast<int32_t>(rows * kPiecePacks),
           .silu = p.silu};
 }
 template <class T>
-int64_t workgroups(const NormaliseParams<T>& p) {
-  return (p.pixels + p.piece - 1) / p.piece * (p.channels / p.slab);
+int64_t workgroups(const NormaliseParams<T>& p, int64_t images) {
+  return images * p.pieces * (p.channels / p.slab);
 }
 
 // The kernels do not look behind the pointers' types.
@@ -93,20 +96,21 @@ void group_moments_scalar(const GroupMomentsProblem& p) {
   with_cfg(p, [&](auto cfg) {
     using C = decltype(cfg);
     const auto params = params_of<typename C::T>(p, C::kVec);
-    for_each_block(p.rows * (params.channels / params.slab), [&](const Block<Scalar>& block) {
+    for_each_block(p.images * p.rows * (params.channels / params.slab), [&](const Block<Scalar>& block) {
       group_norms::MeasureLds<C::kThreads, C::kVec> lds;
       group_moments_body<Scalar, C>(params, block, lds);
     });
   });
 }
 void group_scale_scalar(const GroupScaleProblem& p) {
-  for (int64_t g = 0; g < p.groups; ++g) group_scale_body<Scalar>(params_of(p), static_cast<int>(g));
+  for (int64_t g = 0; g < p.images * p.groups; ++g)
+    group_scale_body<Scalar>(params_of(p), static_cast<int>(g));
 }
 void normalise_scalar(const NormaliseProblem& p) {
   with_cfg(p, [&](auto cfg) {
     using C = decltype(cfg);
     const auto params = params_of<typename C::T>(p, C::kVec);
-    for_each_block(workgroups(params),
+    for_each_block(workgroups(params, p.images),
                    [&](const Block<Scalar>& block) { normalise_channels_body<Scalar, C>(params, block); });
   });
 }
@@ -126,7 +130,7 @@ Refusal supports_group_moments_gpu(const Exec& ex, const GroupMomentsProblem& p)
 }
 void run_group_moments_gpu(Exec& ex, const GroupMomentsProblem& p) {
   const auto params = params_of<float>(p, pack_of(p));
-  launch(ex, op_info(p, "gpu"), kernel_name(p), p.rows * (params.channels / params.slab), params);
+  launch(ex, op_info(p, "gpu"), kernel_name(p), p.images * p.rows * (params.channels / params.slab), params);
 }
 Refusal supports_group_moments_scalar(const Exec& ex, const GroupMomentsProblem& p) {
   if (const Refusal refusal = supports_host(ex, p)) return refusal;
@@ -140,8 +144,8 @@ Refusal supports_group_scale_gpu(const Exec& ex, const GroupScaleProblem& p) {
   return supports_kernel(ex, p.op());
 }
 void run_group_scale_gpu(Exec& ex, const GroupScaleProblem& p) {
-  launch(ex, op_info(p, "gpu"), p.op(), (p.groups * gpu_device(ex)->traits().lanes + kThreads - 1) / kThreads,
-         params_of(p));
+  launch(ex, op_info(p, "gpu"), p.op(),
+         (p.images * p.groups * gpu_device(ex)->traits().lanes + kThreads - 1) / kThreads, params_of(p));
 }
 void run_group_scale_scalar(Exec& ex, const GroupScaleProblem& p) {
   launch_problem(ex, p, "scalar", group_scale_scalar);
@@ -152,7 +156,7 @@ Refusal supports_normalise_gpu(const Exec& ex, const NormaliseProblem& p) {
 }
 void run_normalise_gpu(Exec& ex, const NormaliseProblem& p) {
   const auto params = params_of<float>(p, pack_of(p));
-  launch(ex, op_info(p, "gpu"), kernel_name(p), workgroups(params), params);
+  launch(ex, op_info(p, "gpu"), kernel_name(p), workgroups(params, p.images), params);
 }
 void run_normalise_scalar(Exec& ex, const NormaliseProblem& p) {
   launch_problem(ex, p, "scalar", normalise_scalar);

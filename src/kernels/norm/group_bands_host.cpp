@@ -13,10 +13,11 @@ NormPixels pixels_of(const void* x, DType dtype, int64_t channels, int64_t begin
           channels};
 }
 
-void moments_of_row(const GroupMomentsProblem& p, int64_t row) {
+void moments_of_row(const GroupMomentsProblem& p, int64_t image, int64_t row) {
   std::vector<float> channel(static_cast<size_t>(2 * p.channels));
   float *mean = channel.data(), *squares = mean + p.channels;
-  const int64_t begin = p.begin(row), end = p.begin(row + 1), width = p.channels / p.groups;
+  const int64_t begin = image * p.pixels + p.begin(row), end = image * p.pixels + p.begin(row + 1);
+  const int64_t width = p.channels / p.groups;
   host_norm_kernels().channel_moments(pixels_of(p.x, p.dtype, p.channels, begin, end), mean, squares);
   for (int64_t g = 0; g < p.groups; ++g) {
     double sum = 0, all = 0;
@@ -26,7 +27,7 @@ void moments_of_row(const GroupMomentsProblem& p, int64_t row) {
       const double step = static_cast<double>(mean[c]) - middle;
       all += static_cast<double>(squares[c]) + step * step * static_cast<double>(end - begin);
     }
-    float* out = p.out + (row * p.groups + g) * 3;
+    float* out = p.out + image * p.out_step + (row * p.groups + g) * 3;
     out[0] = static_cast<float>((end - begin) * width);
     out[1] = static_cast<float>(middle);
     out[2] = static_cast<float>(all);
@@ -34,19 +35,21 @@ void moments_of_row(const GroupMomentsProblem& p, int64_t row) {
 }
 
 void group_moments_host(const GroupMomentsProblem& p) {
-#pragma omp parallel for schedule(static) if (p.rows > 1)
-  for (int64_t row = 0; row < p.rows; ++row) moments_of_row(p, row);
+#pragma omp parallel for schedule(static) if (p.images * p.rows > 1)
+  for (int64_t i = 0; i < p.images * p.rows; ++i) moments_of_row(p, i / p.rows, i % p.rows);
 }
 
 void normalise_host(const NormaliseProblem& p) {
   const int64_t piece = std::clamp<int64_t>(32768 / p.channels, 1, 512);
   const int64_t pieces = (p.pixels + piece - 1) / piece;
-#pragma omp parallel for schedule(static) if (pieces > 1)
-  for (int64_t i = 0; i < pieces; ++i) {
-    const int64_t begin = i * piece, end = std::min(begin + piece, p.pixels);
+#pragma omp parallel for schedule(static) if (p.images * pieces > 1)
+  for (int64_t i = 0; i < p.images * pieces; ++i) {
+    const int64_t image = i / pieces, first = image * p.pixels, begin = first + i % pieces * piece;
+    const int64_t end = std::min(begin + piece, first + p.pixels);
+    const float* const scale = p.scale + image * 2 * p.channels;
     char* y = static_cast<char*>(p.y) + begin * p.channels * static_cast<int64_t>(dtype_size(p.dtype));
-    host_norm_kernels().normalise_channels(pixels_of(p.x, p.dtype, p.channels, begin, end), p.scale,
-                                           p.scale + p.channels, p.bias, p.silu, y, p.channels,
+    host_norm_kernels().normalise_channels(pixels_of(p.x, p.dtype, p.channels, begin, end), scale,
+                                           scale + p.channels, p.bias, p.silu, y, p.channels,
                                            p.dtype == DType::kBF16);
   }
 }

@@ -6,53 +6,61 @@
 
 namespace rocm_sd {
 
+// Of a shape: nothing for one image, whose tables were made without it.
+inline std::string of_images(int64_t images) { return images > 1 ? concat(images, ",") : ""; }
+
 struct GroupMomentsProblem {
-  const void* x = nullptr;  // [pixels, channels]
-  float* out = nullptr;     // [rows, groups, 3]
-  int64_t pixels = 0, channels = 0, groups = 1, rows = 1;
+  const void* x = nullptr;  // [images, pixels, channels]
+  float* out = nullptr;     // of each image [rows, groups, 3]
+  int64_t images = 1, pixels = 0, channels = 0, groups = 1, rows = 1;
+  int64_t out_step = 0;  // from one image's moments to the next one's
   DType dtype = DType::kF32;
   bool aligned = true;  // x begins at a multiple of 16 bytes; known while planning
 
-  // Row r has the pixels begin(r) to begin(r + 1).
+  // Row r has the pixels begin(r) to begin(r + 1) of its image.
   int64_t begin(int64_t row) const { return pixels * row / rows; }
   const char* op() const { return "group_moments"; }
-  std::string describe() const { return concat(dtype, " [", pixels, ",", channels, "] groups ", groups); }
-  double flops() const { return 4.0 * static_cast<double>(pixels * channels); }
+  std::string describe() const {
+    return concat(dtype, " [", of_images(images), pixels, ",", channels, "] groups ", groups);
+  }
+  double flops() const { return 4.0 * static_cast<double>(images * pixels * channels); }
   double bytes() const {
-    return static_cast<double>(pixels * channels) * static_cast<double>(dtype_size(dtype));
+    return static_cast<double>(images * pixels * channels) * static_cast<double>(dtype_size(dtype));
   }
 };
 
 struct GroupScaleProblem {
-  const float* moments = nullptr;  // [rows, groups, 3]
+  const float* moments = nullptr;  // [images, rows, groups, 3]
   const float* gain = nullptr;     // [channels]
-  float* out = nullptr;            // [2, channels]
-  int64_t rows = 0, channels = 0, groups = 1;
+  float* out = nullptr;            // [images, 2, channels]
+  int64_t images = 1, rows = 0, channels = 0, groups = 1;
   float eps = 0;
 
   const char* op() const { return "group_scale"; }
-  std::string describe() const { return concat("[", rows, ",", groups, "] channels ", channels); }
-  double flops() const { return 8.0 * static_cast<double>(rows * groups); }
-  double bytes() const { return 4.0 * static_cast<double>(3 * rows * groups + 3 * channels); }
+  std::string describe() const {
+    return concat("[", of_images(images), rows, ",", groups, "] channels ", channels);
+  }
+  double flops() const { return 8.0 * static_cast<double>(images * rows * groups); }
+  double bytes() const { return 4.0 * static_cast<double>(images * (3 * rows * groups + 3 * channels)); }
 };
 
 struct NormaliseProblem {
-  const void* x = nullptr;       // [pixels, channels]
-  const float* scale = nullptr;  // [2, channels]
+  const void* x = nullptr;       // [images, pixels, channels]
+  const float* scale = nullptr;  // [images, 2, channels]
   const float* bias = nullptr;   // [channels]
-  void* y = nullptr;             // [pixels, channels]
-  int64_t pixels = 0, channels = 0;
+  void* y = nullptr;             // [images, pixels, channels]
+  int64_t images = 1, pixels = 0, channels = 0;
   bool silu = false;
   DType dtype = DType::kF32;
   bool aligned = true;  // x and y begin at multiples of 16 bytes; known while planning
 
   const char* op() const { return "normalise_channels"; }
   std::string describe() const {
-    return concat(dtype, " [", pixels, ",", channels, "]", silu ? " silu" : "");
+    return concat(dtype, " [", of_images(images), pixels, ",", channels, "]", silu ? " silu" : "");
   }
-  double flops() const { return 4.0 * static_cast<double>(pixels * channels); }
+  double flops() const { return 4.0 * static_cast<double>(images * pixels * channels); }
   double bytes() const {
-    return 2.0 * static_cast<double>(pixels * channels) * static_cast<double>(dtype_size(dtype));
+    return 2.0 * static_cast<double>(images * pixels * channels) * static_cast<double>(dtype_size(dtype));
   }
 };
 

@@ -67,6 +67,33 @@ TEST_P(GpuGroupBands, AreAGroupNorm) {
     check(c, GetParam());
 }
 
+// All images in one launch, with moments in the middle of those of other rows, as those of ranks lie.
+TEST_P(GpuGroupBands, OfSeveralImages) {
+  const int64_t images = 3;
+  for (const Case& c : {Case{7, 5, 32, 8, {}}, Case{16, 33, 64, 32, {}}, Case{9, 4, 24, 3, {}}}) {
+    const DType dtype = GetParam();
+    const Tensor x = random_tensor({images, c.height, c.width, c.channels}, dtype, 1, 3);
+    const Tensor gain = random_tensor({c.channels}, DType::kF32, 2),
+                 bias = random_tensor({c.channels}, DType::kF32, 3);
+    const std::vector<double> want = on_host("group_norm", [&](Exec& ex, const Place&) {
+      return group_norm(ex, x, {gain, bias}, {.groups = c.groups, .eps = 1e-6f, .act = Activation::kSilu});
+    });
+    const ForcedImpl scale("group_scale", "gpu"), normalise("normalise_channels", "gpu");
+    const std::vector<double> got = on_gpu("group_moments", [&](Exec& ex, const Place& place) {
+      const Tensor on_device = place(x), y = ex.alloc_like(on_device);
+      const int64_t rows = moment_rows(c.height * c.width);
+      const Tensor moments = ex.alloc({images, 3 * rows, c.groups, 3}, DType::kF32);
+      for (const int64_t begin : {0, 1, 2})  // three times the same: the same mean and deviation
+        group_moments(ex, on_device, c.groups, moments.narrow(1, begin * rows, rows));
+      const NormWeight w{place(gain), place(bias)};
+      normalise_channels(ex, on_device, group_scale(ex, moments, w, 1e-6f), w, Activation::kSilu, y);
+      return y;
+    });
+    expect_near(got, want, reduction_tolerance(dtype, c.height * c.width * c.channels / c.groups),
+                fmt::format("{} x {}x{}x{}", images, c.height, c.width, c.channels));
+  }
+}
+
 TEST_P(GpuGroupBands, OfTheVaeFull) {
   const VaeNorm norm = finest_vae_norm();
   const auto side = static_cast<int64_t>(std::lround(std::sqrt(static_cast<double>(norm.pixels))));

@@ -123,6 +123,36 @@ TEST(SeveralGpus, RowsDrawTheImageOfOne) {
   }
 }
 
+// What the ranks read of each other is the same by every way: in the first calls what is being made, in later
+// ones what there was in the call before. Both leave their mark on the image, so that equal images mean equal
+// bytes passed at equal times.
+TEST(SeveralGpus, DisplacedRowsDrawTheSameByEveryWay) {
+  const std::string asked = variable("ROCM_SD_EXCHANGE");
+  if (!asked.empty()) GTEST_SKIP() << "ROCM_SD_EXCHANGE asks for one way";
+  GenerateRequest r = request();
+  r.height = 128;
+  r.steps = test_gpu_is_emulated() ? 3 : 8;  // exact, reading the exact one, reading a stale one
+  const std::string stale = test_gpu_is_emulated() ? "displaced:1" : "displaced:3";
+  const auto drawn = [&](const std::string& way, const std::string& split) {
+    if (!way.empty()) setenv("ROCM_SD_EXCHANGE", way.c_str(), 1);
+    MultiPipeline together = MultiPipeline::load({.model = kDemo, .devices = pair(), .split = split});
+    unsetenv("ROCM_SD_EXCHANGE");
+    const Image got = together.generate(r).pictures.at(0).image;
+    if (way != "host") expect_traffic(together, static_cast<uint64_t>(r.steps) * 45);
+    if (test_gpu_is_emulated() && !way.empty()) return got;
+    EXPECT_EQ(together.generate(r).pictures.at(0).image.rgb, got.rgb) << way << ": the same bits again";
+    return got;
+  };
+  const Image exact = drawn("", "rows"), host = drawn("host", stale);
+  EXPECT_LT(psnr(host, exact), HUGE_VAL) << "some calls are stale";
+  for (const char* way : {"", "mapped"}) {
+    const Image got = drawn(way, stale);
+    EXPECT_EQ(psnr(got, host), HUGE_VAL) << way;
+  }
+  if (!test_gpu_is_emulated())
+    EXPECT_EQ(psnr(drawn("", "displaced:8"), exact), HUGE_VAL) << "all calls are exact";
+}
+
 // Each has its share of the heads and of the feed-forwards' channels, whose parts are summed in f16: 45 dB or
 // better. A LoRA is merged into the shares, or acts beside them.
 TEST(SeveralGpus, TensorsDrawTheImageOfOne) {

@@ -1,11 +1,12 @@
-// Messages between ranks by put and take, on the host: which bytes come where, in whatever order the ranks
-// get there, over many messages; waits that end without one.
+// Messages between ranks by put, take and pass, on the host: which bytes come where, in whatever order the
+// ranks get there, over many messages; waits that end without one.
 #include "kernels/exchange/exchange.hpp"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <chrono>
 #include <cstring>
 #include <memory>
@@ -13,6 +14,7 @@
 #include <thread>
 
 #include "composable_kernels/fused/exchange.hpp"
+#include "support/exchange_ring.hpp"
 #include "support/tensor_testing.hpp"
 
 namespace rocm_sd {
@@ -20,40 +22,12 @@ namespace {
 
 using namespace testing_support;
 
-constexpr size_t kWindow = size_t{1} << 14, kFlag = 32;  // of a message, in bytes; words from flag to flag
+constexpr size_t kWindow = size_t{1} << 14;  // of a message
+constexpr size_t kKept = 4 * kWindow;        // of those of a call
 
-// Ranks whose windows lie in host memory.
-class Ring {
+class Ring : public ExchangeRing {
  public:
-  explicit Ring(int count, uint64_t patience = 0)
-      : controls_(static_cast<size_t>(count)), late_(controls_.size()) {
-    for (int rank = 0; rank < count; ++rank) {
-      windows_.emplace_back(2 * kWindow * controls_.size(), char{-1});
-      flags_.emplace_back(kFlag * controls_.size(), 0u);
-    }
-    for (size_t rank = 0; rank < controls_.size(); ++rank) {
-      ExchangeControl& control = controls_[rank];
-      control = {.slot_bytes = kWindow, .patience = patience, .stop = &stop, .late = &late_[rank]};
-      for (size_t other = 0; other < controls_.size(); ++other)
-        if (other != rank)
-          control.peers[other] = {.to = windows_[other].data() + 2 * kWindow * rank,
-                                  .from = windows_[rank].data() + 2 * kWindow * other,
-                                  .flag_there = &flags_[other][kFlag * rank],
-                                  .flag_here = &flags_[rank][kFlag * other]};
-    }
-  }
-  int count() const { return static_cast<int>(controls_.size()); }
-  ExchangeControl* control(int rank) { return &controls_[static_cast<size_t>(rank)]; }
-  uint32_t late(int rank) const { return late_[static_cast<size_t>(rank)]; }
-  uint32_t others(int rank) const { return ((1u << count()) - 1) & ~(1u << rank); }
-
-  uint32_t stop = 0;
-
- private:
-  std::vector<ExchangeControl> controls_;
-  std::vector<uint32_t> late_;
-  std::vector<std::vector<char>> windows_;
-  std::vector<std::vector<uint32_t>> flags_;
+  explicit Ring(int count, uint64_t patience = 0) : ExchangeRing(count, kWindow, kKept, patience) {}
 };
 
 // What one message holds is the same on both sides: a function of its seed.
@@ -252,6 +226,117 @@ TEST(Exchange, AStopEndsAWaitWithoutBlame) {
   take(test.ex, ring.control(0), {&part, 1}, {}, ring.others(0));
   stopper.join();
   EXPECT_EQ(ring.late(0), 0u);
+}
+
+// What a rank does in calls whose messages are kept. In exact ones it takes what the others have put in the
+// same exchange, in stale ones what they have passed in the call before. A call ends with an exchange that is
+// not kept.
+struct KeptStep {
+  enum Kind { kPut, kTake, kPass } kind;
+  int call, exchange;
+};
+constexpr int kExchanges = 3, kExactCalls = 2;
+
+std::vector<KeptStep> kept_steps(int calls) {
+  std::vector<KeptStep> out;
+  for (int call = 0; call < calls; ++call)
+    for (int exchange = 0; exchange <= kExchanges; ++exchange) {
+      if (exchange < kExchanges && call >= kExactCalls) {
+        out.push_back({KeptStep::kPass, call, exchange});
+      } else {
+        out.push_back({KeptStep::kPut, call, exchange});
+        out.push_back({KeptStep::kTake, call, exchange});
+      }
+    }
+  return out;
+}
+
+// From one rank to another in an exchange: of the same size in every call.
+Tensor kept_message(TestExec& test, int from, int to, int call, int exchange) {
+  const Tensor out = make_tensor(test.device, {1 + (from * 31 + to * 7 + exchange * 13) % 100}, DType::kF32);
+  fill(out, from, to, call * (kExchanges + 1) + exchange);
+  return out;
+}
+
+void run_step(Ring& ring, int rank, const KeptStep& step) {
+  TestExec test;
+  std::vector<ExchangePart> sent, received;
+  const bool kept = step.exchange < kExchanges;
+  KeptMessage place{
+      .to = {}, .from = {}, .is_kept = kept, .begins_call = kept && step.exchange == 0 ? 1u : 0u};
+  for (int other = 0; other < ring.count(); ++other) {
+    if (other == rank) continue;
+    // Places of a pair of ranks' own, as those of messages of other sizes are.
+    const auto at = [&](int from, int to) {
+      return static_cast<int64_t>(kWindow) * step.exchange + 128 * (from + to);
+    };
+    place.to[other] = at(rank, other);
+    place.from[other] = at(other, rank);
+    sent.push_back({kept_message(test, rank, other, step.call, step.exchange), 1u << other, 0});
+    const Tensor like = kept_message(test, other, rank, step.call, step.exchange);
+    received.push_back({make_tensor(test.device, like.shape(), DType::kF32), 1u << other, 0});
+  }
+  if (step.kind == KeptStep::kPut) return put(test.ex, ring.control(rank), sent, ring.others(rank), &place);
+  if (step.kind == KeptStep::kTake)
+    take(test.ex, ring.control(rank), received, {}, ring.others(rank), &place);
+  else
+    pass(test.ex, ring.control(rank), sent, received, {}, place);
+  const int call = step.kind == KeptStep::kPass ? step.call - 1 : step.call;
+  for (const ExchangePart& part : received) {
+    const int from = std::countr_zero(part.ranks);
+    EXPECT_EQ(bytes_of(part.tensor), bytes_of(kept_message(test, from, rank, call, step.exchange)))
+        << "from " << from << " to " << rank << ", call " << step.call << ", exchange " << step.exchange;
+  }
+}
+
+// One thread makes any order in which nobody takes what is not there. A rank may be through with a call's
+// passes, while another one has not begun them.
+TEST(Exchange, StaleCallsTakeWhatCameInTheCallBefore) {
+  for (const int count : {2, 3, 8}) {
+    Ring ring(count);
+    std::mt19937 random(static_cast<uint32_t>(count));
+    const std::vector<KeptStep> steps = kept_steps(8);
+    std::vector<size_t> at(static_cast<size_t>(count)), puts(at.size()), takes(at.size());
+    int whole_calls_ahead = 0;
+    while (*std::ranges::min_element(at) < steps.size()) {
+      const auto rank = static_cast<size_t>(random() % static_cast<uint32_t>(count));
+      if (at[rank] == steps.size()) continue;
+      // Long runs of one rank, so that it comes as far ahead of the others as it may.
+      for (int run = static_cast<int>(random() % 12); run >= 0 && at[rank] < steps.size(); --run) {
+        const KeptStep& step = steps[at[rank]];
+        if (step.kind == KeptStep::kTake && *std::ranges::min_element(puts) <= takes[rank]) break;
+        run_step(ring, static_cast<int>(rank), step);
+        puts[rank] += step.kind == KeptStep::kPut;
+        takes[rank] += step.kind == KeptStep::kTake;
+        ++at[rank];
+        const KeptStep& last = steps[std::min(*std::ranges::min_element(at), steps.size() - 1)];
+        whole_calls_ahead += step.kind == KeptStep::kPass && step.exchange == kExchanges - 1 &&
+                             (last.call < step.call || last.exchange == 0);
+      }
+    }
+    EXPECT_GT(whole_calls_ahead, 0) << "a rank ended a call's passes before another began them";
+    for (int rank = 0; rank < count; ++rank) {
+      const ExchangeCounts& counts = ring.control(rank)->counts;
+      EXPECT_EQ(counts.messages, uint64_t{8} * (kExchanges + 1) * static_cast<uint64_t>(count - 1));
+    }
+  }
+}
+
+TEST(Exchange, StaleCallsOnThreadsMissNothing) {
+  for (const int count : {2, 4}) {
+    Ring ring(count, 20'000'000'000);
+    std::vector<std::thread> ranks;
+    for (int rank = 0; rank < count; ++rank)
+      ranks.emplace_back([&ring, rank] {
+        std::mt19937 random(static_cast<uint32_t>(rank));
+        for (const KeptStep& step : kept_steps(40)) {
+          if (random() % 8 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random() % 300));
+          run_step(ring, rank, step);
+        }
+      });
+    for (std::thread& rank : ranks) rank.join();
+    for (int rank = 0; rank < count; ++rank) EXPECT_EQ(ring.late(rank), 0u);
+  }
 }
 
 TEST(Exchange, RefusesWhatItCannotPass) {

@@ -80,6 +80,36 @@ TEST_P(GroupBands, BandsTogetherAreAGroupNorm) {
   expect_near(under(impl, banded), want, reduction_tolerance(dtype, height * width * channels / 8));
 }
 
+// All images in one launch: of each what it has alone, and moments in a part of a larger tensor.
+TEST_P(GroupBands, ImagesAreThoseOfOneEach) {
+  const auto& [impl, dtype] = GetParam();
+  const int64_t images = 3, channels = 24, height = 11, width = 37, runs = moment_rows(height * width);
+  const Tensor x = random_tensor({images, height, width, channels}, dtype, 1, 3);
+  const NormWeight w{random_tensor({channels}, DType::kF32, 2), random_tensor({channels}, DType::kF32, 3)};
+  const auto normed = [&](Exec& ex, const Tensor& part, const Tensor& moments, const Tensor& y) {
+    group_moments(ex, part, 6, moments.narrow(moments.rank() - 3, 1, runs));
+    group_moments(ex, part, 6, moments.narrow(moments.rank() - 3, 1 + runs, runs));
+    // The first row counts nothing.
+    const Tensor scale = group_scale(ex, moments, w, 1e-6f);
+    normalise_channels(ex, part, scale, w, Activation::kSilu, y);
+  };
+  const auto zeros = [](const Shape& shape) {
+    return tensor_from(host_device(), shape, std::vector<float>(static_cast<size_t>(shape.numel())).data());
+  };
+  const auto together = [&](Exec& ex) {
+    const Tensor y = ex.alloc_like(x);
+    normed(ex, x, zeros({images, 1 + 2 * runs, 6, 3}), y);
+    return y;
+  };
+  const auto one_by_one = [&](Exec& ex) {
+    const Tensor y = ex.alloc_like(x);
+    for (int64_t n = 0; n < images; ++n)
+      normed(ex, x.narrow(0, n, 1), zeros({1 + 2 * runs, 6, 3}), y.narrow(0, n, 1));
+    return y;
+  };
+  EXPECT_EQ(under(impl, together), under(impl, one_by_one));
+}
+
 INSTANTIATE_TEST_SUITE_P(All, GroupBands,
                          testing::Values(Case{"host", DType::kF32}, Case{"host", DType::kBF16},
                                          Case{"scalar", DType::kF32}, Case{"scalar", DType::kBF16},

@@ -106,18 +106,42 @@ TEST_F(GuidanceSplit, DrawsWhatOneDeviceDraws) {
   });
   add("latents", [](GenerateRequest& r) { r.keep_latents = true; });
   add("lora", [](GenerateRequest& r) { r.loras = {{.file = kExamples + "/dusk_lora.safetensors"}}; });
-  add("deep cache", [](GenerateRequest& r) { r.savings.deep_cache = 2, r.steps = 5; });
-  add("deep cache of a deeper branch",
-      [](GenerateRequest& r) { r.savings.deep_cache = 3, r.savings.deep_cache_branch = 2, r.steps = 7; });
-  add("sada", [](GenerateRequest& r) { r.savings.sada = true, r.sampler = "DPM++ 2M", r.steps = 20; });
-  add("sada and deep cache", [](GenerateRequest& r) {
-    r.savings.sada = true, r.savings.deep_cache = 2, r.sampler = "Euler", r.steps = 16;
-  });
   add("lora at run time", [](GenerateRequest& r) {
     r.loras = {{.file = kExamples + "/dusk_lora.safetensors", .weight = 0.6}};
     r.lora_mode = "runtime";
   });
   for (const auto& [what, r] : cases) expect_alike(pair.generate(r), alone.generate(r), what);
+}
+
+// Each rank keeps maps of its own conditions; which calls are whole, shallow or foretold is the same on all.
+TEST_F(GuidanceSplit, DrawsWithSavingsWhatOneDeviceDrawsWithThem) {
+  Pipeline alone = Pipeline::load({.model = kModel, .dtype = "f32"});
+  MultiPipeline pair = MultiPipeline::load(split_demo());
+  const auto check = [&](const std::string& what, const std::function<void(GenerateRequest&)>& change) {
+    GenerateRequest r = request();
+    change(r);
+    expect_alike(pair.generate(r), alone.generate(r), what);
+  };
+  check("deep cache", [](GenerateRequest& r) { r.savings.deep_cache = 2, r.steps = 5; });
+  check("deep cache of a deeper branch",
+        [](GenerateRequest& r) { r.savings.deep_cache = 3, r.savings.deep_cache_branch = 2, r.steps = 7; });
+  check("sada", [](GenerateRequest& r) { r.savings.sada = true, r.sampler = "DPM++ 2M", r.steps = 20; });
+  check("sada and deep cache", [](GenerateRequest& r) {
+    r.savings.sada = true, r.savings.deep_cache = 2, r.sampler = "Euler", r.steps = 16;
+  });
+  check("token merging", [](GenerateRequest& r) { r.savings.token_merge = 0.5; });
+  check("merged tokens of smaller maps", [](GenerateRequest& r) {
+    r.savings.token_merge = 0.3, r.savings.token_merge_downsample = 2, r.batch = 2;
+  });
+  check("guidance in an interval", [](GenerateRequest& r) {
+    r.guidance_start = 0.2, r.guidance_end = 0.7, r.savings.deep_cache = 3, r.steps = 9;
+  });
+  check("without the negative prompt of low noise",
+        [](GenerateRequest& r) { r.negative_min_sigma = 4, r.sampler = "Euler", r.steps = 6; });
+  check("all savings", [](GenerateRequest& r) {
+    r.savings = {.deep_cache = 2, .sada = true, .token_merge = 0.5};
+    r.guidance_end = 0.8, r.sampler = "DPM++ 2M", r.steps = 20;
+  });
 }
 
 TEST_F(GuidanceSplit, WithControlsAndImages) {
