@@ -60,13 +60,13 @@ class WebProgram:
                 return self.request(path, seconds=10)
             except (urllib.error.URLError, ConnectionError, TimeoutError):
                 time.sleep(1)
-        raise Failed(f"the program did not come up:\n{self.epilogue()}")
+        raise Failed(f"the program did not come up:\n{self.last_lines()}")
 
     def check_alive(self) -> None:
         if self.process.poll() is not None:
-            raise Failed(f"the program ended with {self.process.returncode}:\n{self.epilogue()}")
+            raise Failed(f"the program ended with {self.process.returncode}:\n{self.last_lines()}")
 
-    def tail(self) -> str:
+    def last_lines(self) -> str:
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-30:])
 
     def stop(self) -> None:

@@ -36,7 +36,7 @@ class Program(WebProgram):
         try:
             return self.wait_for("/rocm_sd/v1/status", seconds)
         except Failed as failed:
-            raise Failed(f"the extension was not loaded: {failed}\n{self.epilogue()}") from None
+            raise Failed(f"the extension was not loaded: {failed}\n{self.last_lines()}") from None
 
     def draw(self, size: int, steps: int, level: str, unet: str = "None") -> tuple[bytes, str]:
         """A picture and its infotext."""

@@ -53,7 +53,7 @@ class Server(WebProgram):
                 return history[prompt]
             self.check_alive()
             time.sleep(self.poll)
-        raise Failed(f"no picture after {seconds:.0f} s:\n{self.epilogue()}")
+        raise Failed(f"no picture after {seconds:.0f} s:\n{self.last_lines()}")
 
     def draw(self, graph: dict, seconds: float) -> Any:
         entry = self.finish(self.start(graph), seconds)
@@ -164,7 +164,7 @@ def check(server: Server, checkpoint: str, size: int, steps: int, only: str) -> 
     known = server.wait_until_up(600)
     missing = [name for name in NODES if name not in known]
     if missing:
-        raise Failed(f"the server has not loaded {', '.join(missing)}:\n{server.epilogue()}")
+        raise Failed(f"the server has not loaded {', '.join(missing)}:\n{server.last_lines()}")
     print(f"the server is up with {len(known)} nodes, ours among them", flush=True)
     doctor = {"doctor": {"class_type": "RocmSDDoctor", "inputs": {}}}
     told = server.finish(server.start(doctor), 600)["outputs"]["doctor"]["text"][0]
