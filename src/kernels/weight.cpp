@@ -77,7 +77,7 @@ class StreamedLayout {
     note_made();
     try {
       for (const auto& storage : made_)
-        if (storage.use_count() > 1) storage->leave();
+        if (storage.use_count() > 1) storage->leave(spent(storage->bytes()));
     } catch (const Error& error) {  // it stays, and takes its memory
       log().warn("{}", error.what());
     }
@@ -100,6 +100,15 @@ class StreamedLayout {
   }
 
  private:
+  // A source that nobody else holds now: pinned memory takes longer to get than to copy to.
+  StreamedStorage* spent(size_t bytes) const {
+    for (const EnteredStorage& entered : entered_)
+      if (const auto& source = entered.get();
+          source && source.use_count() == 1 && source->bytes() == bytes && source->host())
+        return source.get();
+    return nullptr;
+  }
+
   std::optional<StreamedMaking> making_;
   std::vector<EnteredStorage> entered_;
   Memory made_;

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "kernels/eight_bit.hpp"
+#include "models/bytes_to_load.hpp"
 #include "models/parallel_upload.hpp"
 #include "models/parameters.hpp"
 
@@ -56,6 +57,68 @@ void read_elements(const ParameterSource& source, const ParameterSlot::Part& par
     source.read_part(part.name, part.shape, begin, count, dtype, to);
 }
 
+// How a slot is stored: in parts that are summed, of this type, or in 8 bits for products in it.
+struct StoredForm {
+  DType dtype = DType::kF32;
+  int64_t parts = 1;
+  bool eight_bit = false;
+};
+
+class StoredForms {
+ public:
+  StoredForms(DType compute, const WeightFormat& weights, PrecisionRules precisions)
+      : compute_(compute), weights_(weights), precisions_(std::move(precisions)) {}
+
+  StoredForm of(const ParameterSlot& slot, bool readable) const {
+    if (!slot.matrix) return {};
+    if (slot.layer.empty()) return {matrix_dtype(Precision::kCompute)};  // a table
+    const auto [precision, eight_bit] = precisions_.of(slot.layer);
+    const DType dtype = matrix_dtype(precision);
+    if (weights_ && eight_bit) return {dtype, 1, true};
+    const int64_t parts = parts_in(precision);
+    if (compute_ == DType::kBF16 && parts > 1 && readable) return {DType::kBF16, parts};
+    return {dtype};
+  }
+
+ private:
+  static int64_t parts_in(Precision precision) {
+    return precision == Precision::kSplit ? 3 : precision == Precision::kSplitInput ? 2 : 1;
+  }
+  DType matrix_dtype(Precision precision) const {
+    if (weights_.short_for_f32) return precision == Precision::kFloat ? DType::kF32 : DType::kF16;
+    const bool bf16 = compute_ == DType::kBF16;
+    if (bf16 && precision == Precision::kHalf) return DType::kF16;
+    if (bf16 && precision == Precision::kFloat) return DType::kF32;
+    return compute_;
+  }
+
+  DType compute_;
+  const WeightFormat& weights_;
+  PrecisionRules precisions_;
+};
+
+// What load_parameters() will ask the device for.
+class ByteCount final : public Visitor {
+ public:
+  ByteCount(const WeightFormat& weights, StoredForms forms) : weights_(weights), forms_(std::move(forms)) {}
+  uint64_t bytes = 0;
+
+ protected:
+  void slot(const ParameterSlot& slot) override {
+    if (lies_in_mapped_memory(slot)) return;
+    const StoredForm form = forms_.of(slot, true);
+    const auto count = static_cast<uint64_t>(slot.shape.numel());
+    if (form.eight_bit)
+      bytes += count * dtype_size(weights_.eight_bit) + static_cast<uint64_t>(slot.shape[0]) * sizeof(float);
+    else
+      bytes += count * static_cast<uint64_t>(form.parts) * dtype_size(form.dtype);
+  }
+
+ private:
+  const WeightFormat& weights_;
+  StoredForms forms_;
+};
+
 class Loader final : public Visitor {
  public:
   Loader(Device& device, const ParameterSource& source, DType compute, const WeightFormat& weights,
@@ -65,7 +128,7 @@ class Loader final : public Visitor {
         compute_(compute),
         weights_(weights),
         only_(only),
-        precisions_(std::move(precisions)) {
+        forms_(compute, weights, std::move(precisions)) {
     if (SideCopies* gpu = source.concurrent() ? side_copies(device) : nullptr) upload_.emplace(*gpu);
   }
 
@@ -77,14 +140,10 @@ class Loader final : public Visitor {
  protected:
   void slot(const ParameterSlot& slot) override {
     if (only_ && !only_(slot)) return;
-    if (!slot.matrix) return plain(slot, DType::kF32);
-    if (slot.layer.empty()) return plain(slot, matrix_dtype(Precision::kCompute));  // a table
-    const auto [precision, eight_bit] = precisions_.of(slot.layer);
-    const DType dtype = matrix_dtype(precision);
-    if (weights_ && eight_bit) return quantised(slot, dtype);
-    const int64_t parts = parts_in(precision);
-    if (compute_ == DType::kBF16 && parts > 1 && source_.readable()) return split(slot, parts);
-    plain(slot, dtype);
+    const StoredForm form = forms_.of(slot, source_.readable());
+    if (form.eight_bit) return quantised(slot, form.dtype);
+    if (form.parts > 1) return split(slot, form.parts);
+    plain(slot, form.dtype);
   }
 
  private:
@@ -123,16 +182,6 @@ class Loader final : public Visitor {
     const bool narrow = slot.matrix && weights_.short_for_f32 && tensor.dtype() != compute_;
     slot.store(narrow ? StoredWeight(std::move(tensor), Tensor(), compute_)
                       : StoredWeight(std::move(tensor)));
-  }
-  static int64_t parts_in(Precision precision) {
-    return precision == Precision::kSplit ? 3 : precision == Precision::kSplitInput ? 2 : 1;
-  }
-  DType matrix_dtype(Precision precision) const {
-    if (weights_.short_for_f32) return precision == Precision::kFloat ? DType::kF32 : DType::kF16;
-    const bool bf16 = compute_ == DType::kBF16;
-    if (bf16 && precision == Precision::kHalf) return DType::kF16;
-    if (bf16 && precision == Precision::kFloat) return DType::kF32;
-    return compute_;
   }
   void read_in_place(const ParameterSlot::Part& part, DType dtype, char* to) {
     const DeviceAccess access(device_);
@@ -243,7 +292,7 @@ class Loader final : public Visitor {
   DType compute_;
   const WeightFormat& weights_;
   const SlotFilter& only_;
-  PrecisionRules precisions_;
+  StoredForms forms_;
   std::vector<char> staging_;
   std::vector<float> rows_, scales_;  // of quantised() and split()
   std::vector<char> bytes_;
@@ -252,6 +301,13 @@ class Loader final : public Visitor {
 };
 
 }  // namespace
+
+uint64_t bytes_to_load(const VisitModel& visit, DType compute, const WeightFormat& weights,
+                       std::span<const PrecisionRow> precisions) {
+  ByteCount count(weights, {compute, weights, rules_of(visit, precisions)});
+  visit(count);
+  return count.bytes;
+}
 
 void load_parameters(const VisitModel& visit, Device& device, const ParameterSource& source, DType compute,
                      const WeightFormat& weights, const SlotFilter& only,

@@ -3,6 +3,8 @@
 #include <cstring>
 #include <utility>
 
+#include "models/bytes_to_load.hpp"
+
 namespace rocm_sd {
 namespace {
 
@@ -96,6 +98,24 @@ class HandBack final : public Visitor {
   size_t next_ = 0;
 };
 
+class BytesToRestore final : public Visitor {
+ public:
+  BytesToRestore(const std::vector<StoredWeight>& values, uint64_t& bytes) : values_(values), bytes_(bytes) {}
+
+ protected:
+  void slot(const ParameterSlot& slot) override {
+    const StoredWeight& value = values_.at(next_++);
+    if (lies_in_mapped_memory(slot)) return;
+    bytes_ += value.values ? value.values.bytes() : 0;
+    bytes_ += value.scales ? value.scales.bytes() : 0;
+  }
+
+ private:
+  const std::vector<StoredWeight>& values_;
+  uint64_t& bytes_;
+  size_t next_ = 0;
+};
+
 class Clear final : public Visitor {
  protected:
   void slot(const ParameterSlot& slot) override { slot.store(StoredWeight()); }
@@ -115,6 +135,14 @@ void OffloadedModel::offload() {
   Clear clear;
   visit_(clear);
   offloaded_ = true;
+}
+
+uint64_t OffloadedModel::bytes_to_restore() const {
+  if (!offloaded_) return 0;
+  uint64_t bytes = 0;
+  BytesToRestore count(values_, bytes);
+  visit_(count);
+  return bytes;
 }
 
 void OffloadedModel::restore() {

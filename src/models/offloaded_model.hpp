@@ -27,6 +27,8 @@ class OffloadedModel {
   void to_host();
   // Bytes on the device; for an offloaded model what it took before.
   uint64_t bytes() const { return offloaded() ? bytes_ : resident_bytes(visit_); }
+  // What restore() will take of an offloaded model's device at least; else 0.
+  uint64_t bytes_to_restore() const;
 
  private:
   VisitModel visit_;

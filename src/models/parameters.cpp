@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "kernels/onednn.hpp"
+#include "models/bytes_to_load.hpp"
 
 namespace rocm_sd {
 namespace {
@@ -168,10 +169,14 @@ DType product_dtype(const Device& device, DType dtype, int64_t channels) {
   return is_narrow(channels) || !onednn::bf16_pays() ? DType::kF32 : dtype;
 }
 
-Tensor make_parameter(Device& device, const ParameterSlot& slot, DType dtype) {
+bool lies_in_mapped_memory(const ParameterSlot& slot) {
   constexpr int64_t kLarge = 1 << 20;  // elements
-  return slot.rows_read && slot.shape.numel() >= kLarge ? make_mapped_tensor(device, slot.shape, dtype)
-                                                        : make_tensor(device, slot.shape, dtype);
+  return slot.rows_read && slot.shape.numel() >= kLarge;
+}
+
+Tensor make_parameter(Device& device, const ParameterSlot& slot, DType dtype) {
+  return lies_in_mapped_memory(slot) ? make_mapped_tensor(device, slot.shape, dtype)
+                                     : make_tensor(device, slot.shape, dtype);
 }
 
 void ParameterSource::read_part(const std::string& name, const Shape& shape, int64_t begin, int64_t count,

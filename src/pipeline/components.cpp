@@ -9,6 +9,7 @@
 #include "base/file.hpp"
 #include "base/log.hpp"
 #include "kernels/gemm/linear_eight_bit.hpp"
+#include "models/bytes_to_load.hpp"
 #include "models/completeness.hpp"
 #include "models/store_source.hpp"
 #include "pipeline/distilled.hpp"
@@ -131,6 +132,22 @@ struct Loader {
   std::chrono::steady_clock::time_point begin = std::chrono::steady_clock::now();
 
   const Checkpoint& checkpoint() const { return *out.checkpoint; }
+  std::map<const Device*, uint64_t> planned;  // bytes of the weights that are on it, and that come next
+
+  // Before weights of so many bytes are loaded: whether all of a device's fit the budget is known from here
+  // on. Those that do not never reach the device; those that are there leave it before they are used.
+  void expect(Part part, uint64_t bytes) {
+    const Device& device = out.place[part];
+    const uint64_t sum = planned[&device] += bytes;
+    if (options.vram_budget == 0 || &device == &host_device() || out.loaded_for_offload ||
+        sum <= options.vram_budget)
+      return;
+    log().warn(
+        "memory: weights of more than {:.1f} MB, the budget is {:.1f} MB: they wait in host memory "
+        "(--offload)",
+        static_cast<double>(sum) / 1e6, static_cast<double>(options.vram_budget) / 1e6);
+    out.loaded_for_offload = true;
+  }
 
   void report() {
     ++step;
@@ -150,13 +167,15 @@ struct Loader {
     require<FormatError>(tokenizer.vocab_size() <= config.vocabulary, config_title(checkpoint(), component),
                          ": the vocabulary has ", tokenizer.vocab_size(),
                          " tokens, the text encoder's table ", config.vocabulary, " rows");
-    out.text.push_back({component,
-                        ClipTextModel::load(out.loading_device(Part::kText), config,
-                                            StoreSource(checkpoint().store(component)),
-                                            text_compute(out.dtypes[Part::kText], out.place[Part::kText]),
-                                            text_stored(out.dtypes[Part::kText])),
-                        std::move(tokenizer), own.chunks.pad_id, component == Component::kTextEncoder2,
-                        sdxl ? 1 : 0, !sdxl, config.use_attention_mask && !sdxl});
+    const DType stored = text_stored(out.dtypes[Part::kText]);
+    expect(Part::kText, bytes_to_load(ClipTextModel(config), stored));
+    out.text.push_back(
+        {component,
+         ClipTextModel::load(out.loading_device(Part::kText), config,
+                             StoreSource(checkpoint().store(component)),
+                             text_compute(out.dtypes[Part::kText], out.place[Part::kText]), stored),
+         std::move(tokenizer), own.chunks.pad_id, component == Component::kTextEncoder2, sdxl ? 1 : 0, !sdxl,
+         config.use_attention_mask && !sdxl});
     out.info.parameters += static_cast<uint64_t>(count_parameters(ClipTextModel(config)));
     report();
   }
@@ -176,6 +195,9 @@ struct Loader {
     if (ranks && ranks->division() == Division::kLayers && ranks->count() > 1)
       out.layers = divide_layers(config, ranks->count())[static_cast<size_t>(ranks->rank())];
     if (ranks && ranks->division() == Division::kTensors) out.share = {ranks->rank(), ranks->count()};
+    const auto dividing =
+        static_cast<uint64_t>(ranks && (!out.layers.all() || !out.share.all()) ? ranks->count() : 1);
+    expect(Part::kUnet, bytes_to_load(UNet(config), out.dtypes[Part::kUnet], out.weights) / dividing);
     out.unet =
         UNet::load(out.load_target(Part::kUnet), config, StoreSource(checkpoint().store(Component::kUnet)),
                    out.dtypes[Part::kUnet], out.weights, out.layers, out.share);
@@ -208,6 +230,7 @@ struct Loader {
                         "fast-vae: ", config_title(checkpoint(), Component::kVae),
                         " has one level and doubles nothing");
     config.half_size_finest = options.fast_vae;
+    expect(Part::kVae, bytes_to_load(VaeDecoder(config), out.dtypes[Part::kVae], out.vae_weights));
     out.vae = VaeDecoder::load(out.load_target(Part::kVae), config,
                                StoreSource(checkpoint().store(Component::kVae)), out.dtypes[Part::kVae],
                                out.vae_weights);
@@ -223,6 +246,7 @@ struct Loader {
                          tiny.latent_channels);
     require<FormatError>(!out.vae || tiny.downscale() == out.downscale(), name, ": doubles the size ",
                          tiny.downscale(), " times over, the model's VAE ", out.vae ? out.downscale() : 0);
+    expect(Part::kVae, bytes_to_load(TaesdDecoder(tiny), out.dtypes[Part::kVae]));
     out.tiny_vae =
         TaesdDecoder::load(out.loading_device(Part::kVae), tiny,
                            StoreSource(checkpoint().store(Component::kTinyVae)), out.dtypes[Part::kVae]);

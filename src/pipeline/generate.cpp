@@ -89,6 +89,8 @@ GenerateResult Pipeline::State::draw(const PreparedRequest& r, const Callbacks& 
   result.warnings = r.warnings;
   result.warnings.insert(result.warnings.end(), r.rows.warnings.begin(), r.rows.warnings.end());
   device_peak_ = 0;
+  for (Device* device : components.place.devices())
+    if (MemoryBudget* counts = memory_budget(*device)) counts->reset_peak();
   if (!draws_alone()) begin_together();
   if (!has_company(r)) {
     result.plan = plan_within_budget(r);

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "base/error.hpp"
+#include "models/bytes_to_load.hpp"
 #include "pipeline/ip_request.hpp"
 #include "pipeline/state.hpp"
 
@@ -83,6 +84,8 @@ void Pipeline::State::set_image_models(const ImageModels& wanted) {
   keep_image_models(wanted);
   for (const auto& model : wanted) {
     if (holds(components.image_models, model)) continue;
+    keep_room_for(Part::kImage,
+                  bytes_to_load([&](Visitor& v) { model->visit(v); }, components.image_stored, {}, {}));
     components.load_image_model(*model);
     components.image_models.push_back(model);
     residency.image_models_changed();

@@ -8,13 +8,17 @@
 #include "base/error.hpp"
 #include "base/format.hpp"
 #include "base/log.hpp"
+#include "models/bytes_to_load.hpp"
 #include "pipeline/state.hpp"
 #include "pipeline/tiles.hpp"
+#include "runtime/memory_budget.hpp"
 
 namespace rocm_sd {
 namespace {
 
 constexpr int64_t kMaxBands = 32;
+// Streamed weights leave so small a part of the budget for what no plan names: tables that a drawing makes.
+constexpr uint64_t kBudgetReserve = 256;
 
 std::string megabytes(uint64_t bytes) { return fmt::format("{:.1f} MB", static_cast<double>(bytes) / 1e6); }
 
@@ -22,10 +26,11 @@ std::string megabytes(uint64_t bytes) { return fmt::format("{:.1f} MB", static_c
 
 void Pipeline::State::note_memory() {
   uint64_t bytes = 0;
-  for (const Device* device : components.place.devices()) {
+  for (Device* device : components.place.devices()) {
     // On the CPU what waits off the device lies in the same memory: there is nothing to tell apart.
     if (residency.offload() && device == &host_device()) continue;
-    bytes += device->allocated();
+    const MemoryBudget* counts = memory_budget(*device);
+    bytes += counts ? counts->peak_allocated() : device->allocated();
   }
   device_peak_ = std::max(device_peak_, bytes);
 }
@@ -46,6 +51,10 @@ uint64_t latent_bytes(const PreparedRequest& r) {
 
 MemoryPlan Pipeline::State::measure(const PreparedRequest& r) {
   make_stages(r);
+  if (const bool encodes = r.request.init_image || components.is_inpainting();
+      encodes && components.vae && !components.has_encoder())
+    keep_room_for(Part::kVae, bytes_to_load(VaeEncoder(components.vae->config()), components.vae->dtype(),
+                                            components.vae_weights));
   vae->need_encoder(r.request.init_image || components.is_inpainting());
   const Placement& place = components.place;
   PerPart<uint64_t> arena, buffers;
@@ -174,7 +183,6 @@ bool Pipeline::State::shrink_weights() {
   drop(Part::kUnet);
   arenas[Part::kUnet].release();
   components.weights = {.eight_bit = DType::kI8};
-  components.loaded_for_offload = components.loaded_for_offload || residency.offload();
   components.reload(Part::kUnet, dtype);
   residency.reloaded(Part::kUnet);
   return true;
@@ -197,6 +205,7 @@ MemoryPlan Pipeline::State::fill_stream(const PreparedRequest& r, const MemoryPl
   for (const Part part : components.place.parts_on(device))
     others += components.base_bytes(part) + components.term_bytes(part);
   const uint64_t most = available_memory(device);
+  others += most / kBudgetReserve;
   stream->set_room(stream_fills_ && others < most ? most - others : 0);
   return measure(r);
 }
@@ -219,9 +228,47 @@ MemoryPlan Pipeline::State::choose_bands(const PreparedRequest& r, const MemoryP
   return with_bands(best);
 }
 
+// Before weights of so many bytes are loaded beside those that are there.
+void Pipeline::State::keep_room_for(Part part, uint64_t bytes) {
+  if (vram_budget_ == 0 || residency.offload()) return;
+  const Device& device = components.place[part];
+  uint64_t sum = bytes;
+  for (const Part other : components.place.parts_on(device))
+    sum += residency.weight_bytes(other) + components.base_bytes(other) + components.term_bytes(other);
+  if (sum <= available_memory(device)) return;
+  log().warn("memory: weights of {}, the budget is {}: they wait in host memory (--offload)", megabytes(sum),
+             megabytes(available_memory(device)));
+  residency.begin_offload();
+}
+
+// To measure a stage is to have its weights on the device. Those that the budget refuses alone never come
+// there: the UNet's are streamed, and for others the image is refused.
+void Pipeline::State::keep_off_what_cannot_fit() {
+  if (vram_budget_ == 0 || !residency.offload()) return;
+  for (const Part part : kParts) {
+    const uint64_t weights = residency.bytes_to_restore(part);
+    const uint64_t most = available_memory(components.place[part]);
+    if (weights <= most || (part == Part::kUnet && residency.stream())) continue;
+    if (part == Part::kUnet) {
+      log().warn(
+          "memory: {} of the UNet's weights, the budget is {}: they are streamed from host memory "
+          "(--stream-weights)",
+          megabytes(weights), megabytes(most));
+      begin_stream();
+      stream_began_ = true;
+      continue;
+    }
+    refused_ = true;
+    throw OutOfMemoryError(concat("memory: the weights of ", part_name(part), " alone take ",
+                                  megabytes(weights), ", the budget is ", megabytes(most),
+                                  memory_advice(components.place[part])));
+  }
+}
+
 MemoryPlan Pipeline::State::plan_within_budget(const PreparedRequest& r) {
   refused_ = false;
   const Placement& place = components.place;
+  keep_off_what_cannot_fit();
   MemoryPlan plan = measure(r);
   const auto over = [&](Part part) { return exceeds(plan, part); };
   const auto tight = [&] { return std::ranges::find_if(kParts, over); };  // a part on a device that is

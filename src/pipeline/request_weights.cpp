@@ -4,6 +4,7 @@
 
 #include "base/error.hpp"
 #include "base/log.hpp"
+#include "models/bytes_to_load.hpp"
 #include "pipeline/state.hpp"
 
 namespace rocm_sd {
@@ -154,6 +155,8 @@ void Pipeline::State::set_controls(const std::vector<std::shared_ptr<LoadedContr
     if (std::find(components.controls.begin(), components.controls.end(), control) !=
         components.controls.end())
       continue;
+    keep_room_for(Part::kUnet, bytes_to_load([&](Visitor& v) { control->visit(v); },
+                                             components.dtype_of(Part::kUnet), components.weights, {}));
     components.load_control(*control);
     components.controls.push_back(control);
     residency.controls_changed();

@@ -93,7 +93,6 @@ void Residency::reloaded(Part part) {
 
 void Residency::begin_stream(Arena& arena) {
   begin_offload();
-  components_.loaded_for_offload = true;
   if (!stream_) stream_ = std::make_unique<WeightStream>(*components_.device, arena);
 }
 
@@ -142,6 +141,13 @@ bool Residency::resident(Part part) const {
   if (streams(part) && !stream_->entered()) return false;
   return std::none_of(entries_.begin(), entries_.end(),
                       [&](const Entry& entry) { return entry.part == part && entry.model->offloaded(); });
+}
+
+uint64_t Residency::bytes_to_restore(Part part) const {
+  uint64_t bytes = 0;
+  for (const Entry& entry : entries_)
+    if (entry.part == part) bytes += entry.model->bytes_to_restore();
+  return bytes;
 }
 
 uint64_t Residency::weight_bytes(Part part) const {

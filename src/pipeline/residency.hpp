@@ -17,7 +17,8 @@ class Residency {
   explicit Residency(Components& components);
 
   bool offload() const { return offload_; }
-  void begin_offload() { offload_ = true; }  // from the next need() on
+  // From the next need() on; what is loaded from now on is loaded to host memory.
+  void begin_offload() { offload_ = components_.loaded_for_offload = true; }
   // From the next need() on the weights of Part::kUnet are streamed for programs on this arena, under
   // offload.
   void begin_stream(Arena& arena);
@@ -40,6 +41,7 @@ class Residency {
   bool resident(Part part) const;
   // Bytes of the device that the part's weights take, or took before they were offloaded.
   uint64_t weight_bytes(Part part) const;
+  uint64_t bytes_to_restore(Part part) const;  // of the device, by need(), at least
 
  private:
   struct Entry {

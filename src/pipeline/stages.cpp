@@ -119,12 +119,13 @@ void Pipeline::State::retry_in_wider_type(Part part, const NotFinite& found) {
   const DType next = now == DType::kF16 ? DType::kBF16 : DType::kF32;
   log().warn("the {} overflowed in {}: run again in {}", found.model, now, next);
   drop(part);
+  const uint64_t weights = residency.weight_bytes(part);
+  keep_room_for(part, weights / dtype_size(now) * dtype_size(next) - weights);
   try {
     components.reload(part, next);
   } catch (const OutOfMemoryError& e) {
     log().warn("out of memory ({}): weights wait in host memory (--offload)", e.what());
     residency.begin_offload();
-    components.loaded_for_offload = true;
     components.reload(part, next);
   }
   residency.reloaded(part);

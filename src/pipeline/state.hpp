@@ -3,6 +3,7 @@
 
 #include <array>
 #include <chrono>
+#include <limits>
 #include <map>
 #include <memory>
 #include <string>
@@ -21,6 +22,7 @@
 #include "pipeline/unet_stage.hpp"
 #include "pipeline/vae_stage.hpp"
 #include "rocm_sd/pipeline.hpp"
+#include "runtime/memory_budget.hpp"
 #include "schedulers/sampler.hpp"
 
 namespace rocm_sd {
@@ -66,6 +68,9 @@ struct Pipeline::State {
         adapters(std::move(lora_dir)),
         ranks_(ranks),
         vram_budget_(budget) {
+    for (Device* device : components.place.devices())
+      if (MemoryBudget* counts = memory_budget(*device))
+        counts->set_budget(vram_budget_ > 0 ? vram_budget_ : std::numeric_limits<uint64_t>::max());
     divide_ranks();
   }
 
@@ -160,6 +165,8 @@ struct Pipeline::State {
   const DeviceMemory& share_of(const MemoryPlan& plan, Part part) const;
   bool exceeds(const MemoryPlan& plan, Part part) const;
   void begin_stream();
+  void keep_off_what_cannot_fit();
+  void keep_room_for(Part part, uint64_t bytes);
   MemoryPlan fill_stream(const PreparedRequest& r, const MemoryPlan& plan);
   bool shrink_weights();  // false: they are in 8 bits already, or are to stay as they are
   void drop_caches();
@@ -248,7 +255,7 @@ struct Pipeline::State {
   double preview_seconds_ = 0;               // of the image at work
   std::unique_ptr<ImageUpscaler> upscaler_;  // of the last request with one
   std::string upscaler_file_;
-  uint64_t device_peak_ = 0;  // most memory allocated when somebody looked
+  uint64_t device_peak_ = 0;  // most memory that the devices had at once, of the image at work
 };
 
 // work(), again after each step of saving where the device's memory was not enough, and where another rank

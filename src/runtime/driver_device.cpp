@@ -11,6 +11,7 @@
 #include "runtime/driver_memory.hpp"
 #include "runtime/kernel_archive.hpp"
 #include "runtime/library_host.hpp"
+#include "runtime/memory_budget.hpp"
 #include "runtime/side_copies.hpp"
 #include "runtime/window_host.hpp"
 
@@ -118,7 +119,11 @@ class KernelTable {
   std::map<std::string, LoadedKernel, std::less<>> kernels_;  // nodes stay where they are
 };
 
-class DriverGpu final : public GpuDevice, public LibraryHost, public SideCopies, public WindowHost {
+class DriverGpu final : public GpuDevice,
+                        public LibraryHost,
+                        public SideCopies,
+                        public WindowHost,
+                        public MemoryBudget {
  public:
   explicit DriverGpu(std::unique_ptr<GpuDriver> driver)
       : driver_(std::move(driver)),
@@ -153,6 +158,12 @@ class DriverGpu final : public GpuDevice, public LibraryHost, public SideCopies,
     return memory;
   }
   uint64_t allocated() const override { return pool_.allocated(); }
+  uint64_t peak_allocated() const override { return pool_.peak_allocated(); }
+  void reset_peak() override { pool_.reset_peak(); }
+  void set_budget(uint64_t bytes) override {
+    current();
+    pool_.set_budget(bytes);
+  }
   void* allocate(size_t bytes) override {
     refuse_capture("allocate");
     current();
@@ -377,6 +388,8 @@ void GpuDevice::synchronize_stream(void*) { synchronize(); }
 SideCopies* side_copies(Device& device) {
   return device.kind() == DeviceKind::kHost ? nullptr : dynamic_cast<SideCopies*>(&device);
 }
+
+MemoryBudget* memory_budget(Device& device) { return dynamic_cast<MemoryBudget*>(&device); }
 
 LibraryHost* library_host(Device& device) {
   auto* host = dynamic_cast<LibraryHost*>(&device);

@@ -28,7 +28,11 @@ void* MemoryPool::allocate(size_t bytes) {
   const size_t rounded = rounded_up(bytes);
   const std::lock_guard lock(mutex_);
   void* data = take_cached(rounded);
-  if (!data) data = driver_.allocate(rounded);
+  if (!data) {
+    const uint64_t taken = allocated_ + rounded;
+    drop_cache(taken < budget_ ? budget_ - taken : 0);
+    data = driver_.allocate(rounded);
+  }
   if (!data && cached_ > 0) {
     drop_cache();
     data = driver_.allocate(rounded);
@@ -40,6 +44,7 @@ void* MemoryPool::allocate(size_t bytes) {
                                   allocated_, " are this program's"));
   }
   allocated_ += rounded;
+  peak_ = std::max(peak_, allocated_);
   return data;
 }
 
@@ -47,7 +52,8 @@ void MemoryPool::free(void* data, size_t bytes) {
   const size_t rounded = rounded_up(bytes);
   const std::lock_guard lock(mutex_);
   allocated_ -= rounded;
-  if (driver_.exact_blocks() || rounded > kCachedBlock || cached_ + rounded > kCachedTotal)
+  if (driver_.exact_blocks() || rounded > kCachedBlock || cached_ + rounded > kCachedTotal ||
+      allocated_ + cached_ + rounded > budget_)
     return driver_.free(data);
   blocks_.emplace(rounded, data);
   cached_ += rounded;
@@ -63,6 +69,22 @@ uint64_t MemoryPool::cached() const {
   return cached_;
 }
 
+uint64_t MemoryPool::peak_allocated() const {
+  const std::lock_guard lock(mutex_);
+  return peak_;
+}
+
+void MemoryPool::reset_peak() {
+  const std::lock_guard lock(mutex_);
+  peak_ = allocated_;
+}
+
+void MemoryPool::set_budget(uint64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  budget_ = bytes;
+  drop_cache(allocated_ < budget_ ? budget_ - allocated_ : 0);
+}
+
 void* MemoryPool::take_cached(size_t rounded) {
   const auto found = blocks_.find(rounded);
   if (found == blocks_.end()) return nullptr;
@@ -72,10 +94,13 @@ void* MemoryPool::take_cached(size_t rounded) {
   return data;
 }
 
-void MemoryPool::drop_cache() {
-  for (const auto& [size, data] : blocks_) driver_.free(data);
-  blocks_.clear();
-  cached_ = 0;
+void MemoryPool::drop_cache(uint64_t down_to) {
+  while (cached_ > down_to) {
+    const auto largest = std::prev(blocks_.end());
+    driver_.free(largest->second);
+    cached_ -= largest->first;
+    blocks_.erase(largest);
+  }
 }
 
 Staging::~Staging() {

@@ -27,18 +27,22 @@ class MemoryPool {
   void* allocate(size_t bytes);
   void free(void* data, size_t bytes);
 
-  uint64_t allocated() const;  // bytes handed out
-  uint64_t cached() const;     // bytes kept
+  uint64_t allocated() const;       // bytes handed out
+  uint64_t cached() const;          // bytes kept
+  uint64_t peak_allocated() const;  // most bytes handed out since reset_peak()
+  void reset_peak();
+  void set_budget(uint64_t bytes);  // of both: blocks are kept only where it leaves room
 
  private:
   size_t rounded_up(size_t bytes) const;
   void* take_cached(size_t rounded);
-  void drop_cache();
+  void drop_cache(uint64_t down_to = 0);  // the largest blocks first
 
   GpuDriver& driver_;
   mutable std::mutex mutex_;
   std::multimap<size_t, void*> blocks_;
-  uint64_t cached_ = 0, allocated_ = 0;
+  uint64_t cached_ = 0, allocated_ = 0, peak_ = 0;
+  uint64_t budget_ = UINT64_MAX;
 };
 
 // Copies between the host's pageable memory and the device, in pieces through two pinned blocks, so that the

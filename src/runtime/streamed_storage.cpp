@@ -23,7 +23,7 @@ StreamedStorage::StreamedStorage(Device& device, const void* values, size_t byte
 }
 
 StreamedStorage::~StreamedStorage() {
-  if (own_) device_.free(own_, bytes_);
+  if (own_ && !borrowed_) device_.free(own_, bytes_);
   if (!host_) return;
   if (pinned_)
     device_.free_mapped(host_);
@@ -44,6 +44,17 @@ void StreamedStorage::allocate_host() {
 void StreamedStorage::enter(SideCopies* side) {
   if (own_) return;
   own_ = device_.allocate(bytes_);
+  copy_in(side);
+}
+
+void StreamedStorage::enter_at(void* at, SideCopies* side) {
+  if (own_) return;
+  own_ = at;
+  borrowed_ = true;
+  copy_in(side);
+}
+
+void StreamedStorage::copy_in(SideCopies* side) {
   if (side)
     side->copy_beside(own_, host_, bytes_);
   else
@@ -51,16 +62,22 @@ void StreamedStorage::enter(SideCopies* side) {
   data_ = own_;
 }
 
-void StreamedStorage::leave() {
+void StreamedStorage::leave(StreamedStorage* spent) {
   if (!own_) {
     data_ = nullptr;
     return;
   }
   if (!host_) {
-    allocate_host();
+    if (spent && spent->host_ && spent->bytes_ == bytes_) {
+      host_ = std::exchange(spent->host_, nullptr);
+      pinned_ = spent->pinned_;
+    } else {
+      allocate_host();
+    }
     device_.copy_to_host(host_, own_, bytes_);
   }
-  device_.free(std::exchange(own_, nullptr), bytes_);
+  if (!std::exchange(borrowed_, false)) device_.free(own_, bytes_);
+  own_ = nullptr;
   data_ = nullptr;
 }
 
@@ -92,7 +109,8 @@ EnteredStorage::EnteredStorage(std::shared_ptr<StreamedStorage> storage) {
 }
 
 EnteredStorage::~EnteredStorage() {
-  if (storage_) storage_->leave();
+  // What nobody else holds need not be kept: it may have given its host memory away.
+  if (storage_ && storage_.use_count() > 1) storage_->leave();
 }
 
 }  // namespace rocm_sd

@@ -23,7 +23,11 @@ class StreamedStorage final : public Storage {
   bool on_device() const { return own_ != nullptr; }
   // Into device memory of its own: when it returns, or by a copy beside launches. Throws OutOfMemoryError.
   void enter(SideCopies* side = nullptr);
-  void leave();  // out of it; values that are not in host memory are copied there first
+  // The same into bytes() of device memory that somebody else keeps until leave().
+  void enter_at(void* at, SideCopies* side);
+  // Out of it; values that are not in host memory are copied there first: into memory of its own, or that of
+  // another of the same size whose values nobody reads any more.
+  void leave(StreamedStorage* spent = nullptr);
   // It takes no turns with others while the stream is at work.
   void set_stays() { stays_ = true; }
   bool stays() const { return stays_; }
@@ -32,11 +36,13 @@ class StreamedStorage final : public Storage {
 
  private:
   void allocate_host();
+  void copy_in(SideCopies* side);
 
   Device& device_;
   void* own_ = nullptr;
   void* host_ = nullptr;
   bool pinned_ = false, stays_ = false;
+  bool borrowed_ = false;  // own_ is somebody else's to free
 };
 
 // The storage where it is a StreamedStorage, else null.
@@ -67,6 +73,7 @@ class EnteredStorage {
  public:
   explicit EnteredStorage(std::shared_ptr<StreamedStorage> storage);
   ~EnteredStorage();
+  const std::shared_ptr<StreamedStorage>& get() const { return storage_; }  // null: it was there before
   EnteredStorage(EnteredStorage&&) = default;
   EnteredStorage& operator=(EnteredStorage&&) = delete;
 

@@ -215,7 +215,7 @@ bool WeightStream::choose(const std::vector<Candidate>& all, uint64_t slack) {
   for (const auto& [storage, work] : all) sum += storage->bytes();
   const auto stay = [&](const std::shared_ptr<StreamedStorage>& storage) {
     residents_.push_back(storage);
-    bytes_.resident += storage->bytes();
+    bytes_.resident += aligned(storage->bytes());
   };
   std::vector<Candidate> large;
   std::vector<StreamedUse> uses;
@@ -226,8 +226,8 @@ bool WeightStream::choose(const std::vector<Candidate>& all, uint64_t slack) {
       continue;
     }
     large.push_back({storage, work});
-    uses.push_back({storage->bytes(), work});
-    of_large += storage->bytes();
+    uses.push_back({aligned(storage->bytes()), work});
+    of_large += aligned(storage->bytes());
   }
   window_ = window_for(large);
   if (bytes_.resident + of_large <= room_) {
@@ -307,10 +307,10 @@ void WeightStream::settle() {
     bytes_ = {};
     for (const auto& weak : always_) {
       residents_.push_back(weak.lock());
-      bytes_.resident += residents_.back()->bytes();
+      bytes_.resident += aligned(residents_.back()->bytes());
     }
     bytes_.all = bytes_.resident;
-    for (const auto& [storage, work] : all) bytes_.all += storage->bytes();
+    for (const auto& [storage, work] : all) bytes_.all += aligned(storage->bytes());
     const bool could_be_less = choose(all, slack);
     std::sort(residents_.begin(), residents_.end());
     for (const auto& weak : schedules_) {
@@ -333,7 +333,16 @@ void WeightStream::enter() {
   try {
     SideCopies* const side = side_copies(device_);
     device_.synchronize();  // what used these blocks before has ended
-    for (const auto& storage : residents_) storage->enter(side);
+    // In one block: a driver rounds each of some thousand up, by up to 2 MiB.
+    char* at = nullptr;
+    if (bytes_.resident > 0) {
+      block_ = make_tensor(device_, {static_cast<int64_t>(bytes_.resident)}, DType::kU8);
+      at = block_.as<char>();
+    }
+    for (const auto& storage : residents_) {
+      storage->enter_at(at, side);
+      at += aligned(storage->bytes());
+    }
     if (bytes_.ring > 0) ring_ = make_tensor(device_, {static_cast<int64_t>(bytes_.ring)}, DType::kU8);
     if (side) side->wait_for_copies();
   } catch (...) {
@@ -355,6 +364,7 @@ void WeightStream::leave() {
       for (const auto& storage : schedule->uses)
         if (!storage->on_device()) storage->leave();  // forgets its place in the ring
   ring_ = Tensor();
+  block_ = Tensor();
   residents_.clear();
 }
 

@@ -99,8 +99,8 @@ class WeightStream {
   std::vector<std::weak_ptr<StreamSchedule>> schedules_;
   std::vector<std::shared_ptr<StreamedStorage>> residents_;  // sorted by address
   StreamBytes bytes_;
-  size_t window_ = 0;  // bytes that copies may be ahead
-  Tensor ring_;
+  size_t window_ = 0;    // bytes that copies may be ahead
+  Tensor block_, ring_;  // of the residents, and of the others
   bool settled_ = false, entered_ = false;
   double rate_ = -1;
 };

@@ -11,11 +11,11 @@
 #include <map>
 
 #include "base/error.hpp"
-#include "runtime/device.hpp"
+#include "runtime/memory_budget.hpp"
 
 namespace rocm_sd::testing_support {
 
-class GuardedDevice final : public Device {
+class GuardedDevice final : public Device, public MemoryBudget {
  public:
   // capacity: bytes that may be held at once, as on a card of that size.
   explicit GuardedDevice(uint64_t capacity = std::numeric_limits<uint64_t>::max()) : capacity_(capacity) {
@@ -33,6 +33,9 @@ class GuardedDevice final : public Device {
   std::string name() const override { return "guarded host"; }
   MemoryInfo memory() const override { return {capacity_, capacity_ - std::min(capacity_, allocated_)}; }
   uint64_t allocated() const override { return allocated_; }
+  uint64_t peak_allocated() const override { return recent_peak_; }
+  void reset_peak() override { recent_peak_ = allocated_; }
+  void set_budget(uint64_t) override {}  // it keeps no freed blocks
   DType preferred_dtype() const override { return DType::kF32; }
   void synchronize() override {}
 
@@ -49,6 +52,7 @@ class GuardedDevice final : public Device {
     if (size > rounded) free_.emplace(offset + rounded, size - rounded);
     allocated_ += rounded;
     peak_ = std::max(peak_, allocated_);
+    recent_peak_ = std::max(recent_peak_, allocated_);
     const DeviceAccess access(*this);
     std::fill_n(base_ + offset, rounded, '\xff');  // NaN in every float type
     return base_ + offset;
@@ -87,7 +91,7 @@ class GuardedDevice final : public Device {
     if (--depth_ == 0) mprotect(base_, kReserved, PROT_NONE);
   }
 
-  uint64_t peak() const { return peak_; }
+  uint64_t peak() const { return peak_; }  // of its life
   void set_capacity(uint64_t bytes) { capacity_ = bytes; }
   void offer_mapped() { offers_mapped_ = true; }
   int mapped() const { return mapped_; }                   // allocations that are alive
@@ -103,7 +107,7 @@ class GuardedDevice final : public Device {
 
   char* base_ = nullptr;
   std::map<size_t, size_t> free_;  // offset -> size
-  uint64_t capacity_, allocated_ = 0, peak_ = 0;
+  uint64_t capacity_, allocated_ = 0, peak_ = 0, recent_peak_ = 0;
   int depth_ = 0, fail_at_ = 0, mapped_ = 0;
   bool offers_mapped_ = false;
 };

@@ -16,6 +16,7 @@
 #include "gpu_tests/gpu_test.hpp"
 #include "kernels/select.hpp"
 #include "pipeline/load.hpp"
+#include "runtime/memory_budget.hpp"
 
 namespace rocm_sd {
 namespace {
@@ -270,6 +271,32 @@ TEST_P(PipelineOnGpu, StreamedWeightsDrawTheSamePicture) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, PipelineOnGpu, testing::Values("f16", "bf16", "f32"));
+
+// At any time, from loading on: what the device has handed out. Emulated, the plan is what is made: weights
+// are loaded, moved, laid out and measured by then.
+TEST(PipelineMemory, KeepsTheBudgetFromLoadingOn) {
+  constexpr uint64_t kRounding = 1 << 17;  // of some thousand blocks
+  GenerateRequest request = apple();
+  request.width = request.height = 64;
+  request.steps = 2;
+  LoadOptions options{.model = kDemo, .dtype = "f16", .offload = true};
+  const MemoryPlan offloaded = load_pipeline(options, test_gpu()).plan(request);
+  options.stream_weights = true;
+  const MemoryPlan least = load_pipeline(options, test_gpu()).plan(request);
+  options.offload = options.stream_weights = false;
+  options.vram_budget = (least.total() + offloaded.total()) / 2;
+  MemoryBudget* const counts = memory_budget(test_gpu());
+  ASSERT_NE(counts, nullptr);
+  const uint64_t most = test_gpu().allocated() + options.vram_budget;
+  counts->reset_peak();
+  Pipeline pipeline = load_pipeline(options, test_gpu());
+  EXPECT_LE(counts->peak_allocated(), most) << "loading";
+  EXPECT_GT(pipeline.plan(request).streamed, 0u);
+  EXPECT_LE(counts->peak_allocated(), most + kRounding) << "planning";
+  if (test_gpu_is_emulated()) return;
+  for (int round = 0; round < 2; ++round)
+    EXPECT_LE(pipeline.generate(request).device_peak, most + kRounding) << round;
+}
 
 // Streaming leaves the memory that the weights take turns in. Where the UNet's stage is still what does not
 // fit, as with many small images, weights in 8 bits take less of it; they are taken by themselves, unless

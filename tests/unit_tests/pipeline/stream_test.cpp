@@ -6,6 +6,7 @@
 
 #include "support/control_pictures.hpp"
 #include "support/guarded_device.hpp"
+#include "support/random_sdxl.hpp"
 
 namespace rocm_sd {
 namespace {
@@ -135,6 +136,50 @@ TEST_F(Streams, BeginWhereOffloadIsNotEnough) {
   EXPECT_GT(plan.stream_copied, 0u);
   EXPECT_LE(plan.total(), options.vram_budget);
   EXPECT_EQ(draw(streamed, request), draw(plain, request));
+}
+
+// At any time, from loading on: with a budget below the weights, or below the UNet's alone, they are never on
+// the device together, neither to be moved to the host nor to be laid out or measured.
+TEST_F(Streams, NeverTakeMoreThanTheBudget) {
+  for (const std::string& model : {kModel, testing_support::write_random_sdxl(folder_ / "sdxl", kModel)}) {
+    LoadOptions options = {.model = model, .dtype = "f32"};
+    GuardedDevice measured;
+    const uint64_t weights = load_pipeline(options, measured).plan(request()).weights;
+    options.offload = true;
+    const MemoryPlan offloaded = load_pipeline(options, measured).plan(request());
+    options.stream_weights = true;
+    const MemoryPlan least = load_pipeline(options, measured).plan(request());
+    options.offload = options.stream_weights = false;
+    for (const uint64_t budget :
+         {least.total() + least.total() / 10, (least.total() + offloaded.total()) / 2, offloaded.total()}) {
+      ASSERT_LT(budget, weights) << model;
+      options.vram_budget = budget;
+      GuardedDevice device;
+      Pipeline pipeline = load_pipeline(options, device);
+      EXPECT_LE(device.peak(), budget) << model << ": loading";
+      const GenerateResult first = pipeline.generate(request()), second = pipeline.generate(request());
+      EXPECT_TRUE(first.plan.offload);
+      EXPECT_EQ(first.plan.streamed > 0, budget < offloaded.total()) << model;
+      EXPECT_LE(device.peak(), budget + kRounding) << model;
+      EXPECT_LE(first.device_peak, device.peak());
+      EXPECT_GT(first.device_peak, budget / 2);
+      EXPECT_EQ(first.pictures[0].image.rgb, second.pictures[0].image.rgb);
+    }
+  }
+}
+
+// What comes with a request, too: where it does not fit beside the model, nothing of it is loaded there.
+TEST_F(Streams, GuestsKeepTheBudget) {
+  GenerateRequest plain = request(), guest = request();
+  guest.controls = {{.model = write("a", 0.2f), .image = picture(64, 64)}};
+  guest.init_image = picture(64, 64);
+  GuardedDevice measured, device;
+  LoadOptions options = kDemo;
+  options.vram_budget = load_pipeline(kDemo, measured).plan(plain).total() + (1 << 20);
+  Pipeline pipeline = load_pipeline(options, device);
+  EXPECT_FALSE(pipeline.generate(plain).plan.offload);
+  EXPECT_TRUE(pipeline.generate(guest).plan.offload);
+  EXPECT_LE(device.peak(), options.vram_budget + kRounding);
 }
 
 // Any allocation may fail while weights are streamed; the attempt after it gives the picture, and a device

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <functional>
 #include <numeric>
 #include <tuple>
 
@@ -11,6 +12,7 @@
 #include "runtime/devices.hpp"
 #include "runtime/exec.hpp"
 #include "runtime/gpu_driver.hpp"
+#include "runtime/memory_budget.hpp"
 #include "runtime/probe.hpp"
 #include "runtime/trace_range.hpp"
 #include "runtime/weight_stream.hpp"
@@ -126,6 +128,29 @@ TEST_F(HipTest, CopiesThroughStagingInOrder) {
     EXPECT_EQ(back, words) << pinned;
   }
   fail("hipHostMalloc", 0);
+}
+
+// What is handed out and what is kept share the budget; the largest kept blocks go first.
+TEST_F(HipTest, KeepsFreedBlocksWithinABudget) {
+  const auto gpu = open();
+  MemoryBudget* const budget = memory_budget(*gpu);
+  ASSERT_NE(budget, nullptr);
+  budget->set_budget(8 << 20);
+  const auto freed_by = [&](const std::function<void()>& work) {
+    const size_t before = calls("hipFree");
+    work();
+    return calls("hipFree") - before;
+  };
+  void *three = gpu->allocate(3 << 20), *two = gpu->allocate(2 << 20), *four = nullptr;
+  EXPECT_EQ(freed_by([&] { gpu->free(three, 3 << 20), gpu->free(two, 2 << 20); }), 0u) << "5 of 8 MiB kept";
+  EXPECT_EQ(freed_by([&] { four = gpu->allocate(4 << 20); }), 1u) << "the 3 MiB";
+  EXPECT_EQ(freed_by([&] { two = gpu->allocate(2 << 20), gpu->free(two, 2 << 20); }), 0u) << "it was kept";
+  EXPECT_EQ(budget->peak_allocated(), uint64_t{6} << 20);
+  budget->reset_peak();
+  EXPECT_EQ(budget->peak_allocated(), uint64_t{4} << 20);
+  EXPECT_EQ(freed_by([&] { budget->set_budget(5 << 20); }), 1u);
+  void* eight = gpu->allocate(8 << 20);  // more than the budget: what is kept alone obeys it
+  EXPECT_EQ(freed_by([&] { gpu->free(four, 4 << 20), gpu->free(eight, 8 << 20); }), 2u);
 }
 
 TEST_F(HipTest, GivesKeptBlocksBackBeforeItIsOutOfMemory) {
