@@ -132,7 +132,7 @@ size_t instructions_of(const GroupRecord& record) {
   return count;
 }
 PlayedGroups played_groups(const LaunchPlan& plan, const LaunchTime& launch, uint32_t recorded) {
-  constexpr uint64_t kMostPlayed = 64;
+  constexpr uint64_t kMaxPlayed = 64;
   const auto most = static_cast<uint64_t>(launch.groups_each);
   const uint64_t begin =
       std::min<uint64_t>(launch.processors, launch.groups - (most - 1) * launch.processors) / 2;
@@ -143,7 +143,7 @@ PlayedGroups played_groups(const LaunchPlan& plan, const LaunchTime& launch, uin
     const auto first = static_cast<double>(instructions_of(out.records[0]));
     return std::abs(static_cast<double>(instructions_of(other)) - first) > 0.1 * first;
   };
-  if (most > 1 && most <= kMostPlayed) {
+  if (most > 1 && most <= kMaxPlayed) {
     GroupRecord last = record(most - 1);
     if (differs(last)) {
       uint64_t alike = 1, other = most - 1;  // groups like the first; one that is not

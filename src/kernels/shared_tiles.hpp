@@ -49,7 +49,7 @@ struct SharedTiles {
     return out;
   }
   // Workgroups of a launch.
-  uint32_t groups(int64_t tiles) const {
+  uint32_t workgroups(int64_t tiles) const {
     return static_cast<uint32_t>(parts.splits > 1 ? parts.whole + int64_t{parts.rest} * parts.splits : tiles);
   }
 };

@@ -160,6 +160,7 @@ class DriverGpu final : public GpuDevice,
   uint64_t allocated() const override { return pool_.allocated(); }
   uint64_t peak_allocated() const override { return pool_.peak_allocated(); }
   void reset_peak() override { pool_.reset_peak(); }
+  uint64_t room() const override { return pool_.room(); }
   void set_budget(uint64_t bytes) override {
     current();
     pool_.set_budget(bytes);

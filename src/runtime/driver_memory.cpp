@@ -74,6 +74,11 @@ uint64_t MemoryPool::peak_allocated() const {
   return peak_;
 }
 
+uint64_t MemoryPool::room() const {
+  const std::lock_guard lock(mutex_);
+  return allocated_ < budget_ ? budget_ - allocated_ : 0;
+}
+
 void MemoryPool::reset_peak() {
   const std::lock_guard lock(mutex_);
   peak_ = allocated_;

@@ -30,6 +30,7 @@ class MemoryPool {
   uint64_t allocated() const;       // bytes handed out
   uint64_t cached() const;          // bytes kept
   uint64_t peak_allocated() const;  // most bytes handed out since reset_peak()
+  uint64_t room() const;            // bytes that the budget leaves
   void reset_peak();
   void set_budget(uint64_t bytes);  // of both: blocks are kept only where it leaves room
 

@@ -15,6 +15,7 @@ class MemoryBudget {
   virtual void reset_peak() = 0;
   // Freed blocks are kept for the next asker only while they and what is handed out take no more than this.
   virtual void set_budget(uint64_t bytes) = 0;
+  virtual uint64_t room() const = 0;  // bytes that the budget leaves beside what is handed out
 };
 
 MemoryBudget* memory_budget(Device& device);  // null: it counts nothing but allocated()

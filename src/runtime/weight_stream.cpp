@@ -10,6 +10,7 @@
 
 #include "base/error.hpp"
 #include "base/format.hpp"
+#include "runtime/memory_budget.hpp"
 #include "runtime/stream_turns.hpp"
 
 namespace rocm_sd {
@@ -373,23 +374,27 @@ double WeightStream::link_rate() {
   rate_ = 0;
   SideCopies* const side = side_copies(device_);
   if (!side) return rate_;
-  constexpr size_t kBytes = 32 << 20;
+  constexpr size_t kMaxBytes = 32 << 20, kMinBytes = 1 << 20;
   constexpr int kCopies = 4;
-  void* const from = device_.allocate_mapped(kBytes);
+  const MemoryBudget* const budget = memory_budget(device_);
+  const size_t bytes =
+      budget ? static_cast<size_t>(std::min<uint64_t>(kMaxBytes, budget->room() / 2)) : kMaxBytes;
+  if (bytes < kMinBytes) return rate_;
+  void* const from = device_.allocate_mapped(bytes);
   if (!from) return rate_;
-  std::memset(from, 0, kBytes);
+  std::memset(from, 0, bytes);
   try {
-    const Tensor to = make_tensor(device_, {static_cast<int64_t>(kBytes)}, DType::kU8);
+    const Tensor to = make_tensor(device_, {static_cast<int64_t>(bytes)}, DType::kU8);
     std::chrono::steady_clock::time_point begin;
     for (int i = 0; i <= kCopies; ++i) {  // the first one is not counted
-      side->copy_beside(to.data(), from, kBytes);
+      side->copy_beside(to.data(), from, bytes);
       if (i > 0) continue;
       side->wait_for_copies();
       begin = std::chrono::steady_clock::now();
     }
     side->wait_for_copies();
     const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
-    rate_ = static_cast<double>(kBytes) * kCopies / taken.count();
+    rate_ = static_cast<double>(bytes) * kCopies / taken.count();
   } catch (...) {
     device_.free_mapped(from);
     throw;

@@ -36,6 +36,7 @@ class GuardedDevice final : public Device, public MemoryBudget {
   uint64_t peak_allocated() const override { return recent_peak_; }
   void reset_peak() override { recent_peak_ = allocated_; }
   void set_budget(uint64_t) override {}  // it keeps no freed blocks
+  uint64_t room() const override { return std::numeric_limits<uint64_t>::max(); }
   DType preferred_dtype() const override { return DType::kF32; }
   void synchronize() override {}
 

@@ -14,15 +14,16 @@ struct Rdna4 : Amd<32> {
   static constexpr int kFragmentsAhead = 6;  // read from LDS ahead of their use
   static constexpr bool kChiplets = false;
 
-  // The 16 bytes of each of eight lanes, `offset` bytes after a base that is the same in all lanes, transposed
-  // among the eight as 8 x 8 elements of 16 bits. All lanes of the wave take part. GLOBAL_LOAD_TR_B128 in the
-  // ISA document, which names no lanes; public measurements on a gfx1201 card do (src/emulator/vector_memory.cpp).
+  // The 16 bytes of each of eight lanes, `offset` bytes after a base that is the same in all lanes,
+  // transposed among the eight as 8 x 8 elements of 16 bits. All lanes of the wave take part.
+  // GLOBAL_LOAD_TR_B128 in the ISA document, which names no lanes; public measurements on a gfx1201 card do
+  // (src/emulator/vector_memory.cpp).
   static constexpr bool kTransposingLoads = true;
   static ROCM_SD_DEVICE Chunk16 load_transposed(const void* base, uint32_t offset) {
     typedef short Piece __attribute__((ext_vector_type(8)));
     const auto at = reinterpret_cast<uintptr_t>(base) + offset;
-    return __builtin_bit_cast(Chunk16, __builtin_amdgcn_global_load_tr_b128_v8i16(
-                                           (Piece __attribute__((address_space(1)))*)at));
+    return __builtin_bit_cast(
+        Chunk16, __builtin_amdgcn_global_load_tr_b128_v8i16((Piece __attribute__((address_space(1)))*)at));
   }
 };
 

@@ -5,9 +5,9 @@
 //           query's scores lie in few lanes, and O^T = V^T P^T with P^T made from S^T inside the wave
 // Traffic   q and y once, k and v once per query tile (from L2) through kStages buffers in LDS
 // Numerics  scores, softmax and sums in float; weights in 16 bits for the second product: rounded, on AMD cut
-//           off (Arch::kCutsWeights). They are summed as they are multiplied where head_dim is padded (by that
-//           product: a row of ones) and on AMD, so that what they lost cancels; rows by tiles in order, splits
-//           merged in order
+//           off (Arch::kCutsWeights). They are summed as they are multiplied where head_dim is padded (by
+//           that product: a row of ones) and on AMD, so that what they lost cancels; rows by tiles in order,
+//           splits merged in order
 // Limits    head_dim % 8 == 0; rows at multiples of 16 bytes; scale > 0 unless Cfg::kGeneral
 // Method: Dao, "FlashAttention-2", 2023, algorithm 1, whose tiles are transposed here: its rows of S, P and O
 // are columns.
@@ -128,8 +128,10 @@ struct FlashAttention : FlashWork<typename Cfg::T, Cfg::kDim, Cfg::kWaves * Cfg:
         softmax.rebase(factor, most, log2_scale);  // m and l (line 9)
         scale(o, factor);                          // O^T = O^T diag(2^(old m - m)) (line 10)
       }
-      softmax.template exponentiate<!kOnes && !Arch::kCutsWeights>(s, log2_scale);  // P^T = 2^(S^T - m) (line 9)
-      mma_AtB<Arch, !kOnes && Arch::kCutsWeights>(o, stream(tiles.values()), s, softmax.total);  // O^T += V^T P^T
+      softmax.template exponentiate<!kOnes && !Arch::kCutsWeights>(s,
+                                                                   log2_scale);  // P^T = 2^(S^T - m) (line 9)
+      mma_AtB<Arch, !kOnes && Arch::kCutsWeights>(o, stream(tiles.values()), s,
+                                                  softmax.total);  // O^T += V^T P^T
       tiles.values_read();
     }
   }

@@ -127,9 +127,9 @@ class RegisterCopy<Arch, kThreads, kWidth, Tile, true> {
   }
 };
 
-// The same by loads that transpose 8 rows of 8 elements on their way (RDNA 4): lane l of eight gives the address
-// of row l's piece and receives the eight rows' elements of column l, which it writes at once. Rows that the
-// view lacks are its last one.
+// The same by loads that transpose 8 rows of 8 elements on their way (RDNA 4): lane l of eight gives the
+// address of row l's piece and receives the eight rows' elements of column l, which it writes at once. Rows
+// that the view lacks are its last one.
 template <class Arch, int kThreads, int kWidth, class Tile>
 class TransposingCopy {
   using T = typename Tile::T;

@@ -129,8 +129,8 @@ ROCM_SD_DEVICE void mma_ABt(RegTile<M, kRows, kCols>& c, const Streamed<LdsTile<
       });
 }
 
-// Depth by depth; b, the weights of a softmax, become 16 bits as they are used. kSum, for Arch::kCutsWeights: they
-// are added to sums, each lane's to its own.
+// Depth by depth; b, the weights of a softmax, become 16 bits as they are used. kSum, for Arch::kCutsWeights:
+// they are added to sums, each lane's to its own.
 template <class Arch, bool kSum, class M, int kRows, int kCols, class T, int kDepth, class Layout>
 ROCM_SD_DEVICE void mma_AtB(RegTile<M, kRows, kCols>& c, const Streamed<LdsTile<T, kDepth, kRows, Layout>>& a,
                             const RegTile<M, kDepth, kCols>& b, ColVec<M, kCols>& sums) {

@@ -38,15 +38,16 @@ struct StoredSums {
     }
   }
   static ROCM_SD_DEVICE void add_to(Sums& acc, const float* at) {
-    constexpr int kFours = kLaneFloats / 4, kMost = kFours > 8 ? 4 : 8;  // loads that are under way together
+    constexpr int kFours = kLaneFloats / 4,
+                  kMaxFours = kFours > 8 ? 4 : 8;  // loads that are under way together
     at += Arch::late(Arch::thread()) * 4;
     ROCM_SD_UNROLL
-    for (int first = 0; first < kFours; first += kMost) {
-      FourFloats four[kMost];
+    for (int first = 0; first < kFours; first += kMaxFours) {
+      FourFloats four[kMaxFours];
       ROCM_SD_UNROLL
-      for (int n = 0; n < kMost && first + n < kFours; ++n) four[n] = load_four(at + (first + n) * kStep);
+      for (int n = 0; n < kMaxFours && first + n < kFours; ++n) four[n] = load_four(at + (first + n) * kStep);
       ROCM_SD_UNROLL
-      for (int n = 0; n < kMost && first + n < kFours; ++n)
+      for (int n = 0; n < kMaxFours && first + n < kFours; ++n)
         for (int e = 0; e < 4; ++e) four_of(acc, first + n)[e] += four[n].x[e];
       Arch::fence_schedule();  // else all loads, and their registers, come first
     }

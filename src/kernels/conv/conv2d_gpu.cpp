@@ -195,7 +195,7 @@ void run(Exec& ex, const ConvProblem& p, const ConvChoice& choice) {
   const int64_t tiles = int64_t{tiles_m} * tiles_n;
   const SharedTiles shared(ex, shape, tiles, sums_parts ? splits : 1, choice.split_tiles, params.phases);
   params.parts = shared.parts;
-  const GpuGrid grid{shared.groups(tiles), static_cast<uint32_t>(sums_parts ? 1 : splits),
+  const GpuGrid grid{shared.workgroups(tiles), static_cast<uint32_t>(sums_parts ? 1 : splits),
                      static_cast<uint32_t>(params.phases)};
   params.order = shared.order(device.traits(), grid);
   launch_kernel(ex,

@@ -99,7 +99,7 @@ void launch_tiles(Exec& ex, const LinearProblem& p, const GpuKernel& kernel, con
     const SharedTiles shared(ex, shape, tiles, choice.splits, choice.split_tiles);
     params.parts = shared.parts;
     params.split_steps = (steps + choice.splits - 1) / choice.splits;
-    const GpuGrid grid{shared.groups(tiles), 1, 1};
+    const GpuGrid grid{shared.workgroups(tiles), 1, 1};
     return launch_grid(grid, shared.order(device.traits(), grid));
   }
   GemmReduceParams<T> reduce{nullptr, params.epilogue, choice.splits, p.gated};
