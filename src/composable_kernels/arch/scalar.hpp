@@ -32,7 +32,7 @@ struct Scalar {
   static constexpr bool kCutsWeights = false;
   // Workgroups that share a tile of a product sum its parts themselves (tile/tile_parts.hpp); else another
   // launch does.
-  static constexpr bool kSumsParts = false;
+  static constexpr bool kSumsParts = true;
   static constexpr bool kStagesHalves = false;  // the output's staging keeps a piece's channels in two halves
   // A GEGLU is gated where its accumulators lie.
   template <class T>

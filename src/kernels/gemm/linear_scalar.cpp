@@ -1,4 +1,6 @@
 // The portable GEMM bodies on the host's threads: the GPU kernels' logic under the sanitizers.
+#include <vector>
+
 #include "composable_kernels/fused/gemv.hpp"
 #include "kernels/gemm/linear_impl.hpp"
 #include "kernels/gemm/linear_params.hpp"
@@ -7,7 +9,7 @@
 namespace rocm_sd {
 namespace {
 
-// Depths from here on are split in three, so that the reduction is used too.
+// Depths from here on are split in three, so that tiles are shared, too.
 constexpr int64_t kSplitDepth = 256;
 constexpr int kSplits = 3;
 
@@ -16,16 +18,22 @@ using ScalarGemm = ProductCfg<T, TileShape{.block_m = 32, .block_n = 32, .block_
 // Tiles of other proportions and one stage: what deep products get.
 template <class T>
 using ScalarSplitGemm = ProductCfg<T, TileShape{.block_m = 16, .block_n = 48, .block_k = 16, .stages = 1}>;
+template <class T>
+using ScalarSplitGeglu = ProductCfg<T, TileShape{.block_m = 16, .block_n = 32, .block_k = 16, .stages = 1}>;
+
+template <class Cfg>
+int64_t tiles_of(int64_t rows, int64_t columns) {
+  return (rows + Cfg::kBlockM - 1) / Cfg::kBlockM * ((columns + Cfg::kBlockN - 1) / Cfg::kBlockN);
+}
 
 template <class Cfg, bool kGated>
 void run_tiles(const GemmParams<typename Cfg::T>& p) {
-  const int64_t columns = kGated ? 2 * p.epilogue.channels : p.epilogue.channels;
   const int64_t tiles =
-      (p.epilogue.rows + Cfg::kBlockM - 1) / Cfg::kBlockM * ((columns + Cfg::kBlockN - 1) / Cfg::kBlockN);
-  for_each_block(tiles * p.splits, [&](const Block<Scalar>& block) {
+      tiles_of<Cfg>(p.epilogue.rows, kGated ? 2 * p.epilogue.channels : p.epilogue.channels);
+  const int64_t parts = p.parts.splits > 1 ? p.parts.whole + int64_t{p.parts.rest} * p.parts.splits : tiles;
+  for_each_block(parts, [&](const Block<Scalar>& block) {
     alignas(16) char lds[Cfg::kLdsBytes];
-    gemm_body<Scalar, Cfg, kGated>(p, static_cast<int>(block.index % tiles),
-                                   static_cast<int>(block.index / tiles), lds);
+    gemm_body<Scalar, Cfg, kGated>(p, static_cast<int>(block.index), 0, lds);
   });
 }
 
@@ -43,26 +51,24 @@ void run_rows(const GemmParams<T>& p, bool gated) {
   });
 }
 
-template <class T>
-void run_split(GemmParams<T> p, bool gated) {
-  using Cfg = ScalarSplitGemm<T>;
+// Half of the tiles are shared.
+template <class Cfg, bool kGated>
+void run_split(GemmParams<typename Cfg::T> p) {
   const int steps = (p.depth + Cfg::kBlockK - 1) / Cfg::kBlockK;
-  p.splits = kSplits;
+  const int64_t tiles =
+      tiles_of<Cfg>(p.epilogue.rows, kGated ? 2 * p.epilogue.channels : p.epilogue.channels);
+  const int64_t whole = tiles / 2, shared = tiles - whole;
+  std::vector<float> sums(static_cast<size_t>(shared * kSplits * tile_floats(Cfg::kShape)));
+  std::vector<uint64_t> arrivals(static_cast<size_t>(shared));
+  p.parts = {static_cast<int>(whole), static_cast<int>(shared), kSplits, sums.data(), arrivals.data(), false};
   p.split_steps = (steps + kSplits - 1) / kSplits;
-  GemmReduceParams<T> reduce{p.partials, p.epilogue, p.splits, gated};
-  if (gated) p.epilogue.channels *= 2;  // the parts are plain products
-  run_tiles<Cfg, false>(p);
-  for_each_block(static_cast<int64_t>(p.epilogue.rows) * ((reduce.epilogue.channels + 7) / 8),
-                 [&](const Block<Scalar>& block) { gemm_reduce_body<Scalar>(reduce, block.index); });
+  run_tiles<Cfg, kGated>(p);
 }
 
 template <class T>
 void linear_scalar_as(Exec& ex, const LinearProblem& p) {
   GemmParams<T> params = gemm_params<T>(p);
   const bool tiled = params.aligned && p.rows > 1, split = tiled && p.in >= kSplitDepth;
-  const int64_t columns = p.gated ? 2 * p.out : p.out;
-  const Tensor partials = split ? ex.alloc({kSplits, p.rows, columns}, DType::kF32) : Tensor();
-  if (split) params.partials = partials.as<float>();
   // The weight is taken plain inside the launch: nothing is kept between runs.
   ex.launch(p.info("scalar"),
             [=, weight = p.w.weight, gated = p.gated, up = p.rank() ? *p.epilogue.low_rank->up : Weight()] {
@@ -72,7 +78,8 @@ void linear_scalar_as(Exec& ex, const LinearProblem& p) {
               const Tensor plain_up = up ? up.plain() : Tensor();
               if (up) run.term.up = plain_up.as<T>();
               if (!tiled) return run_rows(run, gated);
-              if (split) return run_split(run, gated);
+              if (split && gated) return run_split<ScalarSplitGeglu<T>, true>(run);
+              if (split) return run_split<ScalarSplitGemm<T>, false>(run);
               if (gated) return run_tiles<ScalarGemm<T>, true>(run);
               run_tiles<ScalarGemm<T>, false>(run);
             });

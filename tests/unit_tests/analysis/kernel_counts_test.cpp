@@ -56,7 +56,8 @@ TEST(KernelCounts, ProblemsNameTheirKernels) {
   EXPECT_EQ(name("linear gpu 128x160x64b2 8192x320x320 f16"), "gemm_tma_f16_128x160x64");
   EXPECT_EQ(name("conv2d gpu 128x160x64ht1/1 2x64x64x64->320"), "conv_halo_ping_pong_f16_128x160x64");
   EXPECT_EQ(name("linear_geglu gpu 128x128x32 512x5120x640 f16"), "geglu_f16_128x128x32");
-  EXPECT_EQ(name("linear_geglu gpu 128x128x32/2 512x5120x640 f16"), "gemm_f16_128x128x32");
+  EXPECT_EQ(name("linear_geglu gpu 128x128x32/2 512x5120x640 f16"), "geglu_f16_128x128x32");
+  EXPECT_EQ(name("linear_geglu gpu 128x128x32/3r 512x5120x640 f16"), "geglu_f16_128x128x32");
   EXPECT_EQ(name("conv2d gpu 64x64x32/1 2x64x64x4->320"), "conv_f16_64x64x32");
   EXPECT_EQ(name("conv2d gpu phases 64x64x32/1 2x64x64x4->320"), "conv_f16_64x64x32");
   EXPECT_EQ(name("conv2d gpu winograd 2x64x64x320->320 3x3"), "conv_winograd_f16");
