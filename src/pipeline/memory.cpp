@@ -241,6 +241,15 @@ void Pipeline::State::keep_room_for(Part part, uint64_t bytes) {
   residency.begin_offload();
 }
 
+// "the budget is 3221.2 MB"; "cuda:1 has 3221.2 MB" where several devices have one each.
+std::string Pipeline::State::limit_text(const Device& device) const {
+  const Placement& place = components.place;
+  const std::string who = place.several()    ? concat(place.name(device), " has ")
+                          : vram_budget_ > 0 ? "the budget is "
+                                             : "the device has ";
+  return concat(who, megabytes(available_memory(device)));
+}
+
 // To measure a stage is to have its weights on the device. Those that the budget refuses alone never come
 // there: the UNet's are streamed, and for others the image is refused.
 void Pipeline::State::keep_off_what_cannot_fit() {
@@ -260,7 +269,7 @@ void Pipeline::State::keep_off_what_cannot_fit() {
     }
     refused_ = true;
     throw OutOfMemoryError(concat("memory: the weights of ", part_name(part), " alone take ",
-                                  megabytes(weights), ", the budget is ", megabytes(most),
+                                  megabytes(weights), ", ", limit_text(components.place[part]),
                                   memory_advice(components.place[part])));
   }
 }
@@ -273,13 +282,7 @@ MemoryPlan Pipeline::State::plan_within_budget(const PreparedRequest& r) {
   const auto over = [&](Part part) { return exceeds(plan, part); };
   const auto tight = [&] { return std::ranges::find_if(kParts, over); };  // a part on a device that is
   if (tight() == kParts.end()) return fill_stream(r, plan);
-  const auto limit = [&](Part part) {
-    return concat(place.several()    ? place.name(place[part])
-                  : vram_budget_ > 0 ? "the budget"
-                                     : "the device",
-                  vram_budget_ > 0 && !place.several() ? " is " : " has ",
-                  megabytes(available_memory(place[part])));
-  };
+  const auto limit = [&](Part part) { return limit_text(place[part]); };
   const auto note = [&](Part part, const std::string& saving) {
     log().warn("memory: {} planned, {}: {}", megabytes(share_of(plan, part).total()), limit(part), saving);
   };

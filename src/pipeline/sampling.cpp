@@ -194,7 +194,7 @@ Tensor Pipeline::State::run_steps(Exec& ex, const PreparedRequest& r, const Text
   if (unguided && r.drops_negative && !regions)
     unguided = [this, asked = unguided](const NoiseLevel& level) {
       const bool left_out = asked(level);
-      unet->set_unguided(left_out);
+      if (unet) unet->set_unguided(left_out);  // there is none once others keep this image company
       return left_out;
     };
   const auto run_unet = [&](Exec& e, const Tensor& x, double t) {

@@ -166,6 +166,7 @@ struct Pipeline::State {
   bool exceeds(const MemoryPlan& plan, Part part) const;
   void begin_stream();
   void keep_off_what_cannot_fit();
+  std::string limit_text(const Device& device) const;
   void keep_room_for(Part part, uint64_t bytes);
   MemoryPlan fill_stream(const PreparedRequest& r, const MemoryPlan& plan);
   bool shrink_weights();  // false: they are in 8 bits already, or are to stay as they are
