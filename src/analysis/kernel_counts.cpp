@@ -74,8 +74,8 @@ std::string kernel_of_problem(std::string_view problem, DType dtype) {
   std::string_view config = words[2] == "phases" && words.size() > 3 ? words[3] : words[2];
   const size_t slash = config.find('/');
   // Warpgroups' sums of parts are paired by the launch that adds them up.
-  const bool apart =
-      slash != std::string_view::npos && config.substr(slash) != "/1" && config[slash - 1] == 'g';
+  const bool apart = slash != std::string_view::npos && config.substr(slash) != "/1" &&
+                     config.substr(0, slash).ends_with('g');
   config = config.substr(0, slash);
   if (op == "conv2d" && config == "winograd") return concat(kWinogradKernel, dtype_name(dtype));
   if (op == "attention") return tile_of_kernel_named(config).rows > 0 ? std::string(config) : std::string();

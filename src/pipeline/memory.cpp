@@ -236,12 +236,13 @@ void Pipeline::State::keep_room_for(Part part, uint64_t bytes) {
   for (const Part other : components.place.parts_on(device))
     sum += residency.weight_bytes(other) + components.base_bytes(other) + components.term_bytes(other);
   if (sum <= available_memory(device)) return;
-  log().warn("memory: weights of {}, the budget is {}: they wait in host memory (--offload)", megabytes(sum),
-             megabytes(available_memory(device)));
+  log().warn("memory: weights of {}, {}: they wait in host memory (--offload)", megabytes(sum),
+             limit_text(device));
   residency.begin_offload();
 }
 
-// "the budget is 3221.2 MB"; "cuda:1 has 3221.2 MB" where several devices have one each.
+// "the budget is 3221.2 MB", or "the device has" where none was given; "cuda:1 has 3221.2 MB" where there are
+// several devices.
 std::string Pipeline::State::limit_text(const Device& device) const {
   const Placement& place = components.place;
   const std::string who = place.several()    ? concat(place.name(device), " has ")
@@ -260,9 +261,8 @@ void Pipeline::State::keep_off_what_cannot_fit() {
     if (weights <= most || (part == Part::kUnet && residency.stream())) continue;
     if (part == Part::kUnet) {
       log().warn(
-          "memory: {} of the UNet's weights, the budget is {}: they are streamed from host memory "
-          "(--stream-weights)",
-          megabytes(weights), megabytes(most));
+          "memory: {} of the UNet's weights, {}: they are streamed from host memory (--stream-weights)",
+          megabytes(weights), limit_text(components.place[part]));
       begin_stream();
       stream_began_ = true;
       continue;
@@ -282,9 +282,9 @@ MemoryPlan Pipeline::State::plan_within_budget(const PreparedRequest& r) {
   const auto over = [&](Part part) { return exceeds(plan, part); };
   const auto tight = [&] { return std::ranges::find_if(kParts, over); };  // a part on a device that is
   if (tight() == kParts.end()) return fill_stream(r, plan);
-  const auto limit = [&](Part part) { return limit_text(place[part]); };
   const auto note = [&](Part part, const std::string& saving) {
-    log().warn("memory: {} planned, {}: {}", megabytes(share_of(plan, part).total()), limit(part), saving);
+    log().warn("memory: {} planned, {}: {}", megabytes(share_of(plan, part).total()), limit_text(place[part]),
+               saving);
   };
   // Beside the VAE, or the UNet, on its device.
   const auto beside = [&](Part part, Part other, uint64_t bytes) {
@@ -344,7 +344,7 @@ MemoryPlan Pipeline::State::plan_within_budget(const PreparedRequest& r) {
   throw OutOfMemoryError(concat("memory: the image takes ", megabytes(share.total()),
                                 " with every saving (weights ", megabytes(share.weights), ", arena ",
                                 megabytes(share.arena), ", buffers ", megabytes(share.buffers), "), ",
-                                limit(*tight()), memory_advice(place[*tight()])));
+                                limit_text(place[*tight()]), memory_advice(place[*tight()])));
 }
 
 bool Pipeline::State::save_memory(const std::string& reason) {
