@@ -4,6 +4,7 @@
 #include <memory>
 #include <vector>
 
+#include "kernels/norm/group_bands.hpp"
 #include "models/row_split.hpp"
 
 namespace rocm_sd::row_exchange {
@@ -55,7 +56,9 @@ struct SplitMoments {
 };
 // With this rank's moments of x [N,R,W,C] in it.
 SplitMoments own_moments(Exec& ex, const RowSplit& split, const Tensor& x, int64_t groups);
-// x [N,R,W,C] normalised by the moments of all rows, in its own type.
-Tensor normalised(Exec& ex, const SplitMoments& moments, const Tensor& x, const Norm& norm, Activation act);
+// x [N,R,W,C] between the edges' rows, normalised by the moments of all rows, in its own type: [N,R +
+// 0..2,W,C].
+Tensor normalised(Exec& ex, const SplitMoments& moments, Tensor x, const Norm& norm, Activation act,
+                  const EdgeRows& edges = {});
 
 }  // namespace rocm_sd::row_exchange

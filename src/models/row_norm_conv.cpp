@@ -14,22 +14,19 @@ namespace {
 
 using namespace row_exchange;
 
-// padded [N,R + 0..2,W,C]: x with room for the neighbours' rows.
+// The rows that a rank's neighbours have of it, and those that it gets of them: empty where there is no
+// neighbour.
 struct Halo {
-  Tensor x, padded;
-  bool above = false, below = false;
+  Tensor x;        // [N,R,W,C]
+  EdgeRows edges;  // [N,1,W,C] each
 
-  Tensor over() const { return padded.narrow(1, 0, 1); }
-  Tensor under() const { return padded.narrow(1, padded.dim(1) - 1, 1); }
   Tensor first() const { return x.narrow(1, 0, 1); }
   Tensor last() const { return x.narrow(1, x.dim(1) - 1, 1); }
-  Tensor own() const { return padded.narrow(1, above, x.dim(1)); }
 };
 
 void pass_by_windows(Exec& ex, const RowSplit& split, const SplitMoments& moments, const Halo& halo) {
   WindowExchange exchange(split.ranks());
   const int own = split.ranks().rank();
-  exchange.copy(halo.x, halo.own());
   int64_t begin = 0;
   for (int rank = 0; rank < split.ranks().count(); ++rank) {
     const auto r = static_cast<size_t>(rank);
@@ -38,11 +35,11 @@ void pass_by_windows(Exec& ex, const RowSplit& split, const SplitMoments& moment
       exchange.receive(rank, moments.of(begin, r));
       if (rank + 1 == own) {
         exchange.send(rank, halo.first());
-        exchange.receive(rank, halo.over());
+        exchange.receive(rank, halo.edges.above);
       }
       if (rank == own + 1) {
         exchange.send(rank, halo.last());
-        exchange.receive(rank, halo.under());
+        exchange.receive(rank, halo.edges.below);
       }
     }
     begin += moments.rows[r];
@@ -63,7 +60,6 @@ struct Blocks {
 };
 
 void pass_by_messages(Exec& ex, const RowSplit& split, const SplitMoments& moments, const Halo& halo) {
-  copy_into(ex, halo.x, halo.own());
   const size_t own = static_cast<size_t>(split.ranks().rank()), count = moments.rows.size();
   const auto images = static_cast<size_t>(moments.images());
   // A message: the sender's moments, and the row for a neighbour.
@@ -77,13 +73,13 @@ void pass_by_messages(Exec& ex, const RowSplit& split, const SplitMoments& momen
     }
     begin += moments.rows[rank];
   }
-  if (halo.above) {
+  if (halo.edges.above) {
     sent[own - 1].push_back(first);
-    received[own - 1].emplace_back(halo.over());
+    received[own - 1].emplace_back(halo.edges.above);
   }
-  if (halo.below) {
+  if (halo.edges.below) {
     sent[own + 1].push_back(last);
-    received[own + 1].emplace_back(halo.under());
+    received[own + 1].emplace_back(halo.edges.below);
   }
   const auto bytes_of = [images](const std::vector<Blocks>& parts) {
     size_t bytes = 0;
@@ -144,19 +140,20 @@ Tensor norm_silu_conv_of_rows(Exec& ex, const RowSplit& split, Tensor x, const N
   require<InternalError>(args.pad.top == 1 && args.pad.bottom == 1 && args.stride == 1 && !args.upsample2x,
                          "split: rows: a norm before a convolution of stride ", args.stride);
   const SplitMoments moments = own_moments(ex, split, x, groups);
-  Halo halo{.x = std::move(x), .padded = {}, .above = split.has_above(), .below = split.has_below()};
-  Shape shape = halo.x.shape();
-  shape[1] += halo.above + halo.below;
-  halo.padded = ex.alloc(shape, halo.x.dtype());
+  const auto edge = [&](bool is_there) {
+    return is_there ? ex.alloc({x.dim(0), 1, x.dim(2), x.dim(3)}, x.dtype()) : Tensor();
+  };
+  Halo halo{.x = x, .edges = {edge(split.has_above()), edge(split.has_below())}};
   if (by_windows(split))
     pass_by_windows(ex, split, moments, halo);
   else
     pass_by_messages(ex, split, moments, halo);
   halo.x = Tensor();
-  Tensor h = as_dtype(
-      ex, normalised(ex, moments, std::exchange(halo.padded, Tensor()), norm, Activation::kSilu), dtype);
-  if (halo.above) args.pad.top = 0;
-  if (halo.below) args.pad.bottom = 0;
+  if (halo.edges.above) args.pad.top = 0;
+  if (halo.edges.below) args.pad.bottom = 0;
+  Tensor h = normalised(ex, moments, std::move(x), norm, Activation::kSilu, halo.edges);
+  halo.edges = {};
+  h = as_dtype(ex, h, dtype);
   return conv(std::move(h), args);
 }
 

@@ -329,10 +329,12 @@ SplitMoments row_exchange::own_moments(Exec& ex, const RowSplit& split, const Te
   return out;
 }
 
-Tensor row_exchange::normalised(Exec& ex, const SplitMoments& moments, const Tensor& x, const Norm& norm,
-                                Activation act) {
-  const Tensor out = ex.alloc_like(x);
-  normalise_channels(ex, x, group_scale(ex, moments.values, norm, norm.eps), norm, act, out);
+Tensor row_exchange::normalised(Exec& ex, const SplitMoments& moments, Tensor x, const Norm& norm,
+                                Activation act, const EdgeRows& edges) {
+  Shape shape = x.shape();
+  shape[1] += (edges.above ? 1 : 0) + (edges.below ? 1 : 0);
+  const Tensor out = ex.alloc(shape, x.dtype());
+  normalise_channels(ex, x, group_scale(ex, moments.values, norm, norm.eps), norm, act, out, edges);
   return out;
 }
 

@@ -9,6 +9,7 @@
 #include "kernels/norm/norm.hpp"
 #include "kernels/resample/resample.hpp"
 #include "kernels/step/posterior.hpp"
+#include "models/row_norm_conv.hpp"
 #include "models/row_split.hpp"
 #include "models/wrapping.hpp"
 
@@ -16,13 +17,6 @@ namespace rocm_sd {
 namespace {
 
 constexpr float kVaeNormEps = 1e-6f;
-
-Tensor normed_silu(Exec& ex, const Tensor& x, const Norm& norm, int64_t groups) {
-  if (const RowSplit* rows = rows_at_work())
-    return group_norm_of_all(ex, *rows, x, norm, groups, Activation::kSilu, x.dtype());
-  return group_norm(ex, x, norm,
-                    {.groups = static_cast<int>(groups), .eps = norm.eps, .act = Activation::kSilu});
-}
 
 Tensor conv_of_map(Exec& ex, const Tensor& map, const Conv& conv, ConvArgs args) {
   const Tensor x = wraps_at_work().any() ? wrapped(ex, map, wraps_at_work(), args) : map;
@@ -35,6 +29,24 @@ Tensor conv_of_map(Exec& ex, const Tensor& map, const Conv& conv, ConvArgs args)
 
 Tensor same_conv(Exec& ex, const Tensor& x, const Conv& conv) {
   return conv_of_map(ex, x, conv, {.pad = Padding::same((conv.kernel - 1) / 2)});
+}
+
+Tensor norm_of_map(Exec& ex, const Tensor& x, const Norm& norm, int64_t groups, Activation act) {
+  if (const RowSplit* rows = rows_at_work())
+    return group_norm_of_all(ex, *rows, x, norm, groups, act, x.dtype());
+  return group_norm(ex, x, norm, {.groups = static_cast<int>(groups), .eps = norm.eps, .act = act});
+}
+
+// The convolution of the activated norm of x.
+Tensor last_conv(Exec& ex, Tensor x, const Norm& norm, int64_t groups, const Conv& conv) {
+  const DType dtype = x.dtype();
+  if (const RowSplit* rows = rows_at_work())
+    return norm_silu_conv_of_rows(ex, *rows, std::move(x), norm, groups, dtype, {.pad = Padding::same(1)},
+                                  [&](const Tensor& source, const ConvArgs& own) {
+                                    return conv2d(ex, source, static_cast<const ConvWeight&>(conv), own);
+                                  });
+  x = norm_of_map(ex, x, norm, groups, Activation::kSilu);
+  return same_conv(ex, x, conv);
 }
 
 // This rank's rows of a map of which it has all; the map itself where it is not divided.
@@ -76,9 +88,12 @@ Tensor VaeAttention::operator()(Exec& ex, const Tensor& x, int64_t groups) const
   const int64_t width = x.dim(3);
   const Shape sequence{x.dim(0), x.dim(1) * x.dim(2), width};
   const Tensor residual = x.reshape(sequence);  // [N,HW,C]
-  Tensor h = group_norm(ex, x, norm, {.groups = static_cast<int>(groups), .eps = norm.eps});
+  Tensor h = norm_of_map(ex, x, norm, groups, Activation::kNone);
   h = linear(ex, h.reshape(sequence), qkv);  // [N,HW,3C]
-  h = attention(ex, h.narrow(2, 0, width), h.narrow(2, width, width), h.narrow(2, 2 * width, width), {});
+  Tensor keys_values = h.narrow(2, width, 2 * width);
+  if (const RowSplit* rows = rows_at_work()) keys_values = gather_pixels(ex, *rows, keys_values);
+  h = attention(ex, h.narrow(2, 0, width), keys_values.narrow(2, 0, width),
+                keys_values.narrow(2, width, width), {});
   return linear(ex, h, out, {.residual = &residual}).reshape(x.shape());
 }
 
@@ -144,7 +159,7 @@ void VaeDecoder::visit(Visitor& v) {
   v("decoder.conv_out", conv_out_);
 }
 
-Tensor VaeDecoder::head(Exec& ex, const Tensor& latents, const Tap* tap) const {
+Tensor VaeDecoder::first_map(Exec& ex, const Tensor& latents, const Tap* tap) const {
   require(latents.rank() == 4 && latents.dim(3) == config_.latent_channels,
           "vae decoder: expected latents [N,h,w,", config_.latent_channels, "], got ", latents.shape());
   const auto scale = static_cast<float>(1 / config_.scaling_factor);
@@ -153,19 +168,23 @@ Tensor VaeDecoder::head(Exec& ex, const Tensor& latents, const Tap* tap) const {
   if (post_quant_) x = same_conv(ex, x, *post_quant_);
   x = same_conv(ex, x, conv_in_);
   show(tap, "conv_in", x);
+  return x;
+}
+
+Tensor VaeDecoder::middle(Exec& ex, Tensor x, const Tap* tap) const {
   x = mid_(ex, std::move(x), config_.norm_groups);
   show(tap, "mid_block", x);
   return x;
 }
 
-// Under a RowScope every rank gets all latents, runs the first level whole, and decodes its rows.
+// Under a RowScope every rank gets all latents, and of the first map on works on its rows.
 Tensor VaeDecoder::operator()(Exec& ex, const Tensor& latents, const Tap* tap) const {
   Tensor x;
   {
     const RowScope whole(nullptr);
-    x = head(ex, latents, tap);
+    x = first_map(ex, latents, tap);
   }
-  x = own_rows(ex, x);
+  x = middle(ex, own_rows(ex, x), tap);
   for (size_t i = 0; i < levels_.size(); ++i) {
     for (const ResBlock& resnet : levels_[i].resnets)
       x = resnet(ex, std::move(x), {}, {}, config_.norm_groups);
@@ -174,8 +193,8 @@ Tensor VaeDecoder::operator()(Exec& ex, const Tensor& latents, const Tap* tap) c
                       {.pad = Padding::same(1), .upsample2x = doubles(i)});  // [N,2H,2W,C]
     show(tap, concat("up_blocks.", i), x);
   }
-  x = normed_silu(ex, x, norm_out_, config_.norm_groups);
-  return full_size(ex, same_conv(ex, x, conv_out_));  // [N,8h,8w,3]
+  return full_size(ex,
+                   last_conv(ex, std::move(x), norm_out_, config_.norm_groups, conv_out_));  // [N,8h,8w,3]
 }
 
 Tensor VaeDecoder::full_size(Exec& ex, const Tensor& picture) const {
@@ -233,7 +252,7 @@ void VaeEncoder::check_picture(const Tensor& picture) const {
 Tensor VaeEncoder::tail(Exec& ex, Tensor x, const Tap* tap) const {
   x = mid_(ex, std::move(x), config_.norm_groups);
   show(tap, "mid_block", x);
-  x = same_conv(ex, normed_silu(ex, x, norm_out_, config_.norm_groups), conv_out_);
+  x = last_conv(ex, std::move(x), norm_out_, config_.norm_groups, conv_out_);
   return quant_ ? same_conv(ex, x, *quant_) : x;  // [N,h,w,2*latent_channels]
 }
 

@@ -67,8 +67,9 @@ class VaeDecoder {
   void decode_in_bands(Exec& ex, const Tensor& latents, int64_t count, const BandSink& sink) const;
 
  private:
-  // Up to the first level: [N,h,w,C].
-  Tensor head(Exec& ex, const Tensor& latents, const Tap* tap) const;
+  // Up to the middle block, and it: [N,h,w,C].
+  Tensor first_map(Exec& ex, const Tensor& latents, const Tap* tap) const;
+  Tensor middle(Exec& ex, Tensor x, const Tap* tap) const;
   // A picture that was decoded at half size, resized; any other as it is.
   Tensor full_size(Exec& ex, const Tensor& picture) const;
   // Whether the convolution after a level doubles the size before it.

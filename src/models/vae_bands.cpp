@@ -204,7 +204,7 @@ Tensor VaeEncoder::levels_in_bands(Exec& ex, const Tensor& picture, int64_t coun
 
 void VaeDecoder::decode_in_bands(Exec& ex, const Tensor& latents, int64_t count, const BandSink& sink) const {
   require(latents.dim(0) == 1, "vae decoder: bands take one picture at a time, got ", latents.shape());
-  BandedMap x = cut_into_bands(ex, head(ex, latents, nullptr), count);
+  BandedMap x = cut_into_bands(ex, middle(ex, first_map(ex, latents, nullptr), nullptr), count);
   for (const VaeLevel& level : levels_) {
     for (const ResBlock& block : level.resnets) x = resnet(ex, block, std::move(x), config_.norm_groups);
     if (!level.upsampler) continue;

@@ -82,17 +82,25 @@ ROCM_SD_DEVICE void group_scale_body(const GroupScaleParams& p, int wave) {
   }
 }
 
+// A part of the map that is normalised, and the number of its pieces in an image.
+template <class T>
+struct NormaliseSource {
+  const T* x;  // [images, pixels, channels]
+  int64_t pixels;
+  int32_t pieces;
+};
+
 template <class T>
 struct NormaliseParams {
-  const T* x;          // [images, pixels, channels]
-  const float* scale;  // [images, 2, channels]: mean, gain over deviation
-  const float* bias;   // [channels]
-  T* y;
-  int64_t pixels;
+  NormaliseSource<T> sources[3];  // one below the other in y: rows above, the map, rows below
+  const float* scale;             // [images, 2, channels]: mean, gain over deviation
+  const float* bias;              // [channels]
+  T* y;                           // [images, pixels, channels]
+  int64_t pixels;                 // of all sources
   int32_t channels;
   int32_t pieces;  // of an image
   int32_t slab;    // channels of a workgroup, a multiple of the pack
-  int32_t piece;   // pixels of a workgroup but the image's last
+  int32_t piece;   // pixels of a workgroup but a source's last
   int32_t silu;
 };
 
@@ -103,18 +111,25 @@ ROCM_SD_DEVICE void normalise_channels_body(const NormaliseParams<typename Cfg::
   using T = typename Cfg::T;
   constexpr int kVec = Cfg::kVec, kAhead = 4;  // loads under way
   const int slabs = p.channels / p.slab, columns = p.slab / kVec, rows = Cfg::kThreads / columns;
-  const int group = static_cast<int>(block.group()), piece = group / slabs;
-  const int64_t image = piece / p.pieces, first = int64_t{piece % p.pieces} * p.piece;
+  const int group = static_cast<int>(block.group()), piece_of_all = group / slabs;
+  const int64_t image = piece_of_all / p.pieces;
+  int piece = piece_of_all % p.pieces, s = 0;
+  int64_t source_begin = 0;  // in y
+  for (; s < 2 && piece >= p.sources[s].pieces; ++s) {
+    piece -= p.sources[s].pieces;
+    source_begin += p.sources[s].pixels;
+  }
+  const NormaliseSource<T> source = p.sources[s];
+  const int64_t first = int64_t{piece} * p.piece;
   const float* const scale = p.scale + image * 2 * p.channels;
-  const int pixels = static_cast<int>(p.pixels - first < p.piece ? p.pixels - first : p.piece);
+  const int pixels = static_cast<int>(source.pixels - first < p.piece ? source.pixels - first : p.piece);
   const int64_t step = static_cast<int64_t>(rows) * p.channels;
   for (int t = block.thread(); t < rows * columns; t += block.threads()) {
     const int channel = group % slabs * p.slab + t % columns * kVec;
     int row = t / columns;
     if (row >= pixels) break;
-    const int64_t at = (image * p.pixels + first + row) * p.channels + channel;
-    const T* x = p.x + at;
-    T* y = p.y + at;
+    const T* x = source.x + (image * source.pixels + first + row) * p.channels + channel;
+    T* y = p.y + (image * p.pixels + source_begin + first + row) * p.channels + channel;
     group_norms::Affine<T, kVec> affine;
     const auto mean = load_pack<kVec>(scale + channel);
     affine.load(scale + p.channels + channel, p.bias + channel);

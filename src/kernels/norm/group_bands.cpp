@@ -105,25 +105,36 @@ Tensor group_scale(Exec& ex, const Tensor& moments, const NormWeight& w, float e
 }
 
 void normalise_channels(Exec& ex, const Tensor& x, const Tensor& scale, const NormWeight& w, Activation act,
-                        const Tensor& y) {
+                        const Tensor& y, const EdgeRows& edges) {
   check_band(x, "normalise_channels");
-  const int64_t channels = x.dim(3);
-  require_tensor(scale, DType::kF32, of_each(scale, x.dim(0), {2, channels}), "normalise_channels", "scale");
+  const int64_t images = x.dim(0), width = x.dim(2), channels = x.dim(3);
+  require_tensor(scale, DType::kF32, of_each(scale, images, {2, channels}), "normalise_channels", "scale");
   require_tensor(w.bias, DType::kF32, {channels}, "normalise_channels", "bias");
-  require_tensor(y, x.dtype(), x.shape(), "normalise_channels", "y");
   require<UsageError>(act == Activation::kNone || act == Activation::kSilu,
                       "normalise_channels: activation '", activation_name(act), "' is not none or silu");
-  const NormaliseProblem problem{.x = x.data(),
-                                 .scale = scale.as<float>(),
-                                 .bias = w.bias.as<float>(),
-                                 .y = y.data(),
-                                 .images = x.dim(0),
-                                 .pixels = x.dim(1) * x.dim(2),
-                                 .channels = channels,
-                                 .silu = act == Activation::kSilu,
-                                 .dtype = x.dtype(),
-                                 .aligned = x.offset_bytes() % 16 == 0 && y.offset_bytes() % 16 == 0};
-  if (x.numel() == 0) return;
+  NormaliseProblem problem{.above = {},
+                           .map = {x.data(), x.dim(1) * width},
+                           .below = {},
+                           .scale = scale.as<float>(),
+                           .bias = w.bias.as<float>(),
+                           .y = y.data(),
+                           .images = images,
+                           .channels = channels,
+                           .silu = act == Activation::kSilu,
+                           .dtype = x.dtype(),
+                           .aligned = x.offset_bytes() % 16 == 0 && y.offset_bytes() % 16 == 0};
+  Shape shape = x.shape();
+  const auto add = [&](const Tensor& row, NormaliseProblem::Source& source, const char* name) {
+    if (!row) return;
+    require_tensor(row, x.dtype(), {images, 1, width, channels}, "normalise_channels", name);
+    source = {row.data(), width};
+    problem.aligned = problem.aligned && row.offset_bytes() % 16 == 0;
+    ++shape[1];
+  };
+  add(edges.above, problem.above, "the row above");
+  add(edges.below, problem.below, "the row below");
+  require_tensor(y, x.dtype(), shape, "normalise_channels", "y");
+  if (y.numel() == 0) return;
   select(ex, kNormalise, problem).run(ex, problem);
 }
 

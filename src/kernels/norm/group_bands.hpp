@@ -22,9 +22,15 @@ void group_moments(Exec& ex, const Tensor& x, int groups, const Tensor& out);
 // image also [M,groups,3] -> [2,C].
 Tensor group_scale(Exec& ex, const Tensor& moments, const NormWeight& w, float eps);
 
-// y = act((x - scale[0]) * scale[1] + bias), channel by channel: x [N,R,W,C], scale [N,2,C] or of one image
-// [2,C] -> y of x's shape and dtype, both contiguous. act: kNone or kSilu.
+// Rows of other ranks beside a map [N,R,W,C]: [N,1,W,C] each, or empty.
+struct EdgeRows {
+  Tensor above, below;
+};
+
+// y = act((x - scale[0]) * scale[1] + bias), channel by channel: x [N,R,W,C] between the edges' rows, scale
+// [N,2,C] or of one image [2,C] -> y [N,R + 0..2,W,C] of x's dtype; all contiguous. act: kNone or kSilu.
+// Throws ShapeError and UsageError.
 void normalise_channels(Exec& ex, const Tensor& x, const Tensor& scale, const NormWeight& w, Activation act,
-                        const Tensor& y);
+                        const Tensor& y, const EdgeRows& edges = {});
 
 }  // namespace rocm_sd

@@ -48,17 +48,24 @@ NormaliseParams<T> params_of(const NormaliseProblem& p, int vec) {
   int64_t columns = p.channels / vec;  // as many as one workgroup takes of them without a rest
   for (int64_t slabs = 1; columns > kWideColumns; ++slabs)
     if (p.channels / vec % slabs == 0) columns = p.channels / vec / slabs;
-  const int64_t rows = kThreads / columns;
-  return {.x = static_cast<const T*>(p.x),
-          .scale = p.scale,
-          .bias = p.bias,
-          .y = static_cast<T*>(p.y),
-          .pixels = p.pixels,
-          .channels = static_cast<int32_t>(p.channels),
-          .pieces = static_cast<int32_t>((p.pixels + rows * kPiecePacks - 1) / (rows * kPiecePacks)),
-          .slab = static_cast<int32_t>(columns * vec),
-          .piece = static_cast<int32_t>(rows * kPiecePacks),
-          .silu = p.silu};
+  const int64_t piece = kThreads / columns * kPiecePacks;
+  NormaliseParams<T> out{.sources = {},
+                         .scale = p.scale,
+                         .bias = p.bias,
+                         .y = static_cast<T*>(p.y),
+                         .pixels = p.all_pixels(),
+                         .channels = static_cast<int32_t>(p.channels),
+                         .pieces = 0,
+                         .slab = static_cast<int32_t>(columns * vec),
+                         .piece = static_cast<int32_t>(piece),
+                         .silu = p.silu};
+  const auto sources = p.sources();
+  for (size_t i = 0; i < sources.size(); ++i) {
+    const auto pieces = static_cast<int32_t>((sources[i].pixels + piece - 1) / piece);
+    out.sources[i] = {static_cast<const T*>(sources[i].x), sources[i].pixels, pieces};
+    out.pieces += pieces;
+  }
+  return out;
 }
 template <class T>
 int64_t workgroups(const NormaliseParams<T>& p, int64_t images) {

@@ -41,16 +41,22 @@ void group_moments_host(const GroupMomentsProblem& p) {
 
 void normalise_host(const NormaliseProblem& p) {
   const int64_t piece = std::clamp<int64_t>(32768 / p.channels, 1, 512);
-  const int64_t pieces = (p.pixels + piece - 1) / piece;
+  const auto size = static_cast<int64_t>(dtype_size(p.dtype));
+  int64_t source_begin = 0;  // in an image of y
+  for (const NormaliseProblem::Source& source : p.sources()) {
+    const int64_t pieces = (source.pixels + piece - 1) / piece;
 #pragma omp parallel for schedule(static) if (p.images * pieces > 1)
-  for (int64_t i = 0; i < p.images * pieces; ++i) {
-    const int64_t image = i / pieces, first = image * p.pixels, begin = first + i % pieces * piece;
-    const int64_t end = std::min(begin + piece, first + p.pixels);
-    const float* const scale = p.scale + image * 2 * p.channels;
-    char* y = static_cast<char*>(p.y) + begin * p.channels * static_cast<int64_t>(dtype_size(p.dtype));
-    host_norm_kernels().normalise_channels(pixels_of(p.x, p.dtype, p.channels, begin, end), scale,
-                                           scale + p.channels, p.bias, p.silu, y, p.channels,
-                                           p.dtype == DType::kBF16);
+    for (int64_t i = 0; i < p.images * pieces; ++i) {
+      const int64_t image = i / pieces, first = i % pieces * piece;
+      const int64_t begin = image * source.pixels + first;
+      const int64_t end = begin + std::min(piece, source.pixels - first);
+      const float* const scale = p.scale + image * 2 * p.channels;
+      char* y = static_cast<char*>(p.y) + (image * p.all_pixels() + source_begin + first) * p.channels * size;
+      host_norm_kernels().normalise_channels(pixels_of(source.x, p.dtype, p.channels, begin, end), scale,
+                                             scale + p.channels, p.bias, p.silu, y, p.channels,
+                                             p.dtype == DType::kBF16);
+    }
+    source_begin += source.pixels;
   }
 }
 

@@ -1,6 +1,8 @@
 // The problems behind group_bands.hpp, and their implementations.
 #pragma once
 
+#include <array>
+
 #include "kernels/norm/group_bands.hpp"
 #include "kernels/problem.hpp"
 
@@ -45,22 +47,32 @@ struct GroupScaleProblem {
 };
 
 struct NormaliseProblem {
-  const void* x = nullptr;       // [images, pixels, channels]
+  // A part of the map; of 0 pixels: none.
+  struct Source {
+    const void* x = nullptr;  // [images, pixels, channels]
+    int64_t pixels = 0;
+  };
+  Source above, map, below;
   const float* scale = nullptr;  // [images, 2, channels]
   const float* bias = nullptr;   // [channels]
-  void* y = nullptr;             // [images, pixels, channels]
-  int64_t images = 1, pixels = 0, channels = 0;
+  void* y = nullptr;             // [images, all_pixels, channels]
+  int64_t images = 1, channels = 0;
   bool silu = false;
   DType dtype = DType::kF32;
-  bool aligned = true;  // x and y begin at multiples of 16 bytes; known while planning
+  bool aligned = true;  // all begin at multiples of 16 bytes; known while planning
 
+  std::array<Source, 3> sources() const { return {above, map, below}; }  // in their order in y
+  int64_t all_pixels() const { return above.pixels + map.pixels + below.pixels; }
   const char* op() const { return "normalise_channels"; }
   std::string describe() const {
-    return concat(dtype, " [", of_images(images), pixels, ",", channels, "]", silu ? " silu" : "");
+    const int64_t edges = above.pixels + below.pixels;
+    return concat(dtype, " [", of_images(images), map.pixels, ",", channels, "]",
+                  edges > 0 ? concat(" beside ", edges) : "", silu ? " silu" : "");
   }
-  double flops() const { return 4.0 * static_cast<double>(images * pixels * channels); }
+  double flops() const { return 4.0 * static_cast<double>(images * all_pixels() * channels); }
   double bytes() const {
-    return 2.0 * static_cast<double>(images * pixels * channels) * static_cast<double>(dtype_size(dtype));
+    return 2.0 * static_cast<double>(images * all_pixels() * channels) *
+           static_cast<double>(dtype_size(dtype));
   }
 };
 

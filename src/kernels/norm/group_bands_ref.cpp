@@ -49,12 +49,17 @@ void group_scale_ref(const GroupScaleProblem& p) {
 }
 
 void normalise_ref(const NormaliseProblem& p) {
-  for (int64_t i = 0; i < p.images * p.pixels * p.channels; ++i) {
-    const int64_t c = i % p.channels;
-    const float* const scale = p.scale + i / (p.pixels * p.channels) * 2 * p.channels;
-    double y = (ref::load(p.x, p.dtype, i) - scale[c]) * scale[p.channels + c] + p.bias[c];
-    if (p.silu) y /= 1 + std::exp(-y);
-    ref::store(p.y, p.dtype, i, y);
+  for (int64_t image = 0; image < p.images; ++image) {
+    const float* const scale = p.scale + image * 2 * p.channels;
+    int64_t out = image * p.all_pixels() * p.channels;
+    for (const NormaliseProblem::Source& source : p.sources())
+      for (int64_t i = 0; i < source.pixels * p.channels; ++i, ++out) {
+        const int64_t c = i % p.channels;
+        const double x = ref::load(source.x, p.dtype, image * source.pixels * p.channels + i);
+        double y = (x - scale[c]) * scale[p.channels + c] + p.bias[c];
+        if (p.silu) y /= 1 + std::exp(-y);
+        ref::store(p.y, p.dtype, out, y);
+      }
   }
 }
 

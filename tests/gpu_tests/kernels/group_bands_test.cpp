@@ -8,6 +8,7 @@
 
 #include "base/format.hpp"
 #include "gpu_tests/against_reference.hpp"
+#include "kernels/elementwise/elementwise.hpp"
 #include "kernels/norm/norm.hpp"
 #include "support/model_shapes.hpp"
 
@@ -90,6 +91,36 @@ TEST_P(GpuGroupBands, OfSeveralImages) {
       return y;
     });
     expect_near(got, want, reduction_tolerance(dtype, c.height * c.width * c.channels / c.groups),
+                fmt::format("{} x {}x{}x{}", images, c.height, c.width, c.channels));
+  }
+}
+
+// As a rank has them: its rows between those of its neighbours.
+TEST_P(GpuGroupBands, BetweenEdgeRows) {
+  const int64_t images = 2;
+  for (const Case& c : {Case{7, 5, 32, 8, {}}, Case{16, 33, 320, 32, {}}, Case{9, 4, 25, 5, {}}}) {
+    const DType dtype = GetParam();
+    const Tensor x = random_tensor({images, c.height, c.width, c.channels}, dtype, 1, 3);
+    const Tensor scale = random_tensor({images, 2, c.channels}, DType::kF32, 4);
+    const Tensor gain = random_tensor({c.channels}, DType::kF32, 2),
+                 bias = random_tensor({c.channels}, DType::kF32, 3);
+    const std::vector<double> want = on_host("normalise_channels", [&](Exec& ex, const Place&) {
+      const Tensor y = ex.alloc_like(x);
+      normalise_channels(ex, x, scale, {gain, bias}, Activation::kSilu, y);
+      return y;
+    });
+    const std::vector<double> got = on_gpu("normalise_channels", [&](Exec& ex, const Place& place) {
+      const Tensor on_device = place(x), y = ex.alloc_like(on_device);
+      const auto rows = [&](int64_t begin, int64_t count) {
+        const Tensor out = ex.alloc({images, count, c.width, c.channels}, dtype);
+        copy_into(ex, on_device.narrow(1, begin, count), out);
+        return out;
+      };
+      normalise_channels(ex, rows(1, c.height - 2), place(scale), {place(gain), place(bias)},
+                         Activation::kSilu, y, {rows(0, 1), rows(c.height - 1, 1)});
+      return y;
+    });
+    expect_near(got, want, reduction_tolerance(dtype, 4),
                 fmt::format("{} x {}x{}x{}", images, c.height, c.width, c.channels));
   }
 }

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "kernels/elementwise/elementwise.hpp"
 #include "kernels/norm/norm.hpp"
 #include "support/implementations.hpp"
 
@@ -110,6 +111,35 @@ TEST_P(GroupBands, ImagesAreThoseOfOneEach) {
   EXPECT_EQ(under(impl, together), under(impl, one_by_one));
 }
 
+// Rows of other tensors above and below: of each what the whole map gives.
+TEST_P(GroupBands, EdgeRowsAreNormalisedAsTheMapIs) {
+  const auto& [impl, dtype] = GetParam();
+  const int64_t images = 2, channels = 24, height = 9, width = 37;
+  const Tensor x = random_tensor({images, height, width, channels}, dtype, 1, 3);
+  const Tensor scale = random_tensor({images, 2, channels}, DType::kF32, 4);
+  const NormWeight w{random_tensor({channels}, DType::kF32, 2), random_tensor({channels}, DType::kF32, 3)};
+  const auto whole = under(impl, [&](Exec& ex) {
+    const Tensor y = ex.alloc_like(x);
+    normalise_channels(ex, x, scale, w, Activation::kSilu, y);
+    return y;
+  });
+  for (const bool above : {false, true})
+    for (const bool below : {false, true}) {
+      const auto beside = under(impl, [&](Exec& ex) {
+        const auto rows = [&](int64_t begin, int64_t count) {
+          const Tensor out = ex.alloc({images, count, width, channels}, dtype);
+          copy_into(ex, x.narrow(1, begin, count), out);
+          return out;
+        };
+        const Tensor y = ex.alloc_like(x);
+        normalise_channels(ex, rows(above, height - above - below), scale, w, Activation::kSilu, y,
+                           {above ? rows(0, 1) : Tensor(), below ? rows(height - 1, 1) : Tensor()});
+        return y;
+      });
+      EXPECT_EQ(beside, whole) << "above " << above << ", below " << below;
+    }
+}
+
 INSTANTIATE_TEST_SUITE_P(All, GroupBands,
                          testing::Values(Case{"host", DType::kF32}, Case{"host", DType::kBF16},
                                          Case{"scalar", DType::kF32}, Case{"scalar", DType::kBF16},
@@ -128,6 +158,9 @@ TEST(GroupBandsArguments, OnesThatDoNotFitAreRefused) {
   EXPECT_THROW(normalise_channels(test.ex, x, moments, w, Activation::kNone, y), ShapeError);
   EXPECT_THROW(normalise_channels(test.ex, x, scale, w, Activation::kGelu, y), UsageError);
   EXPECT_THROW(normalise_channels(test.ex, x, scale, w, Activation::kNone, scale), ShapeError);
+  const Tensor row = test.ex.alloc({1, 1, 3, 8}, DType::kF32);
+  EXPECT_THROW(normalise_channels(test.ex, x, scale, w, Activation::kNone, y, {row, {}}), ShapeError);
+  EXPECT_THROW(normalise_channels(test.ex, x, scale, w, Activation::kNone, y, {{}, x}), ShapeError);
 }
 
 }  // namespace
