@@ -413,9 +413,11 @@ void add_bench(CLI::App& app) {
   sub->add_option("--ranks", c->ranks, "of the scaling scenario [1,2]")
       ->delimiter(',')
       ->check(CLI::Range(1, 64));
-  sub->add_option("--splits", c->splits,
-                  "of the scaling scenario: images, guidance, rows, guidance-rows, tensor, displaced[:CALLS] "
-                  "[images,guidance,rows]")
+  sub->add_option(
+         "--splits", c->splits,
+         "of the scaling scenario: images, guidance, rows, guidance-rows, tensor, displaced[:CALLS], "
+         "guidance-displaced[:CALLS] "
+         "[images,guidance,rows]")
       ->delimiter(',');
   sub->add_option(
          "--savings", c->savings,

@@ -147,7 +147,8 @@ void add_predict(CLI::App& app) {
   add_number(sub, "--gpus", c->gpus, "model so many of the GPU, in one host", 1, 64);
   sub->add_option("--link", c->link, "with --gpus, between them: pcie3, pcie4, pcie5, xgmi or nvlink");
   sub->add_option("--split", c->split,
-                  "with --gpus: images, guidance, rows, guidance-rows, tensor or displaced[:CALLS] [images]");
+                  "with --gpus: images, guidance, rows, guidance-rows, tensor, displaced[:CALLS] or "
+                  "guidance-displaced[:CALLS] [images]");
   sub->add_option("--way", c->way,
                   "with --gpus, of messages: host (through host memory, as the engine passes them) or peer "
                   "(copies between GPUs) [host]")

@@ -112,7 +112,8 @@ struct LoadOptions {
   // them.
   std::string devices = {};
   // What these devices divide: "images", each draws its own; "guidance": two draw one image together, each a
-  // half of guidance; "rows": all draw one, each its rows; "guidance-rows": both; "displaced": stale rows;
+  // half of guidance; "rows": all draw one, each its rows; "guidance-rows": both; "displaced": stale rows,
+  // "guidance-displaced": these and guidance;
   // "pipeline": all draw one, each with its share of the UNet's layers and of their weights; "tensor": each
   // with its share of every attention's heads and every feed-forward's channels, and of their weights.
   std::string split = "images";

@@ -48,7 +48,8 @@ std::vector<OptionRow> model_options() {
       {"split", "", "Model", "WHAT",
        "what they divide: images (each draws its own), guidance (pairs draw one image together), rows (all "
        "draw one image together), guidance-rows (both), displaced[:CALLS][:check] (rows that read borders "
-       "and keys of the call before, after CALLS exact ones: approximate; check tells how far off), pipeline "
+       "and keys of the call before, after CALLS exact ones: approximate; check tells how far off), "
+       "guidance-displaced[:CALLS][:check] (these and guidance), pipeline "
        "(each has a share of the UNet's layers and weights), tensor (each has a share of every attention and "
        "feed-forward layer, and of their weights) [images]",
        load_text(&LoadOptions::split)},

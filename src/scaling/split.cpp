@@ -29,16 +29,17 @@ Split parse_split(std::string_view text) {
   if (out.name == "pipeline") out.division = {Division::kLayers};
   if (out.name == "tensor") out.division = {Division::kTensors};
   if (out.name == "guidance-rows") out.division = {Division::kBoth};
-  const bool displaced = out.name == "displaced";
+  const bool with_guidance = out.name == "guidance-displaced",
+             displaced = with_guidance || out.name == "displaced";
   if (displaced) {
     out.checks = parts.size() > 1 && parts.back() == "check";
     if (out.checks) parts.pop_back();
     const int calls = parts.size() == 2 ? static_cast<int>(parse_integer(parts[1], 1, 1000)) : kExactCalls;
-    out.division = {Division::kRows, calls};
+    out.division = {with_guidance ? Division::kBoth : Division::kRows, calls};
   }
   require<UsageError>((out.division || out.name == "images") && parts.size() <= (displaced ? 2u : 1u),
-                      "split: expected images, guidance, rows, guidance-rows, pipeline, tensor or "
-                      "displaced[:CALLS][:check], got \"",
+                      "split: expected images, guidance, rows, guidance-rows, pipeline, tensor, "
+                      "displaced[:CALLS][:check] or guidance-displaced[:CALLS][:check], got \"",
                       printable(text), "\"");
   return out;
 }
@@ -53,9 +54,8 @@ size_t Split::group_size(size_t devices) const {
     return 2;
   }
   if (division->what == Division::kBoth)
-    require<UsageError>(devices >= 4 && devices % 2 == 0,
-                        "split: guidance-rows: expected 4, 6, 8, ... devices, half of them for each half of "
-                        "guidance, got ",
+    require<UsageError>(devices >= 4 && devices % 2 == 0, "split: ", name,
+                        ": expected 4, 6, 8, ... devices, half of them for each half of guidance, got ",
                         devices, plural);
   require<UsageError>(devices > 1, "split: ", name,
                       ": expected several devices (--devices cuda:0,cuda:1), got ", devices);

@@ -1,5 +1,5 @@
-// "guidance", "rows", "guidance-rows", "pipeline", "tensor", "displaced:4:check": what the devices of a
-// MultiPipeline divide.
+// "guidance", "rows", "guidance-rows", "pipeline", "tensor", "displaced:4:check", "guidance-displaced": what
+// the devices of a MultiPipeline divide.
 #pragma once
 
 #include <cstddef>

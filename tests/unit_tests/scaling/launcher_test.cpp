@@ -116,6 +116,9 @@ TEST(Splits, AreReadStrictly) {
   EXPECT_EQ(parse_split("displaced").division->exact_calls, 4);
   EXPECT_EQ(parse_split("displaced:7").division->exact_calls, 7);
   EXPECT_FALSE(parse_split("rows").division->exact_calls.has_value());
+  EXPECT_EQ(parse_split("guidance-displaced:7").division->what, Division::kBoth);
+  EXPECT_EQ(parse_split("guidance-displaced:7").division->exact_calls, 7);
+  EXPECT_EQ(parse_split("displaced:7").division->what, Division::kRows);
   EXPECT_TRUE(parse_split("displaced:7:check").checks);
   EXPECT_TRUE(parse_split("displaced:check").checks);
   for (const char* bad :
@@ -123,6 +126,7 @@ TEST(Splits, AreReadStrictly) {
     EXPECT_THROW(parse_split(bad), UsageError) << bad;
   EXPECT_THROW(parse_split("guidance").group_size(3), UsageError);
   EXPECT_THROW(parse_split("guidance-rows").group_size(2), UsageError);
+  EXPECT_THROW(parse_split("guidance-displaced").group_size(2), UsageError);
   EXPECT_THROW(parse_split("displaced").group_size(1), UsageError);
 }
 

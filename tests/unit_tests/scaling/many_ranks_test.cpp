@@ -72,7 +72,8 @@ INSTANTIATE_TEST_SUITE_P(Splits, ManyRanks,
                                          Case{"guidance-rows", 4, 1, 1}, Case{"guidance-rows", 8, 1, 1},
                                          Case{"pipeline", 4, 1, 1}, Case{"pipeline", 8, 1, 1},
                                          Case{"tensor", 4, 1, 1}, Case{"tensor", 8, 1, 1},
-                                         Case{"displaced:2", 4, 1, 1}, Case{"displaced:2", 8, 1, 1}),
+                                         Case{"displaced:2", 4, 1, 1}, Case{"displaced:2", 8, 1, 1},
+                                         Case{"guidance-displaced:2", 4, 1, 1}),
                          [](const auto& info) {
                            std::string name = info.param.split;
                            for (char& c : name)

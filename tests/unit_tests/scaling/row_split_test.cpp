@@ -300,6 +300,21 @@ TEST(DividedRows, DisplacedOnesAreNearTheExactImage) {
   EXPECT_LT(distances[2], unlike / 4);
 }
 
+// Stale rows of a half of guidance: what two ranks with all of guidance draw, but for rounding.
+TEST(DividedRows, DisplacedOnesOfHalvesOfGuidance) {
+  GenerateRequest r = request(96, 128);
+  r.steps = 6;
+  r.cfg_scale = 4;
+  const auto drawn = [&](int devices, const char* split) {
+    LoadOptions options = rows_of_demo(devices);
+    options.split = split;
+    return MultiPipeline::load(options).generate(r);
+  };
+  const GenerateResult exact = drawn(2, "rows"), halves = drawn(4, "guidance-displaced:2");
+  expect_alike(halves, drawn(2, "displaced:2"), "halves of guidance");
+  EXPECT_GT(mean_distance(halves, exact), 0.01) << "some calls read what was there before";
+}
+
 TEST(DividedRows, TheDistanceOfDisplacedOnesIsTold) {
   LoadOptions options = rows_of_demo(2);
   options.split = "displaced:1:check";
