@@ -117,7 +117,10 @@ Image VaeStage::decode(const Tensor& latents, const RunWatch& watch) {
               static_cast<int>(rgb_.dim(1)),
               std::vector<uint8_t>(static_cast<size_t>(rgb_.numel())),
               {}};
-  device().copy_to_host(image.rgb.data(), rgb_.data(), image.rgb.size());
+  const size_t row_bytes = image.rgb.size() / static_cast<size_t>(shape_.height);  // of a row of latents
+  const size_t begin = shape_.rows ? static_cast<size_t>(shape_.rows->begin()) * row_bytes : 0;
+  const size_t bytes = shape_.rows ? static_cast<size_t>(shape_.rows->rows()) * row_bytes : image.rgb.size();
+  device().copy_to_host(image.rgb.data() + begin, static_cast<const char*>(rgb_.data()) + begin, bytes);
   if (windows) windows->check();
   if (shape_.rows) gather_rows(image, bad);
   const NotFinite found{"VAE decoder", std::reduce(bad.begin(), bad.end()), rgb_.numel()};
