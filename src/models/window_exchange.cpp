@@ -74,10 +74,10 @@ void WindowExchange::run(Exec& ex, Waits waits, KeptCall* call) {
   if (windows.by_library()) return run_by_library(ex, windows);
   windows.need(std::max(*std::ranges::max_element(sent_bytes_), *std::ranges::max_element(received_bytes_)));
   if (waits == Waits::kHaveMet && !ex.planning()) windows.meet();
-  put(ex, windows.control(), sent_, with_);
+  put(ex, windows.control(), sent_, own_, with_);
   if (waits == Waits::kEager)
     ex.launch({"exchange await", "", 0, 0}, [&windows, with = with_] { windows.await(with); });
-  take(ex, windows.control(), received_, own_, with_);
+  take(ex, windows.control(), received_, with_, windows.shares_device());
 }
 
 void WindowExchange::run_kept(Exec& ex, PeerWindows& windows, KeptCall& call) {
@@ -88,9 +88,9 @@ void WindowExchange::run_kept(Exec& ex, PeerWindows& windows, KeptCall& call) {
     require<InternalError>(call.bytes() <= windows.kept_bytes(), "exchange: a call that keeps ", call.bytes(),
                            " bytes in windows for ", windows.kept_bytes());
   if (call.stale()) return pass(ex, windows.control(), sent_, received_, own_, kept);
-  put(ex, windows.control(), sent_, with_, &kept);
+  put(ex, windows.control(), sent_, own_, with_, &kept);
   ex.launch({"exchange await", "", 0, 0}, [&windows, with = with_] { windows.await(with); });
-  take(ex, windows.control(), received_, own_, with_, &kept);
+  take(ex, windows.control(), received_, with_, windows.shares_device(), &kept);
 }
 
 // Its memory is the arena's until this returns, and the stream's order keeps it as long as it is needed.

@@ -101,6 +101,13 @@ GenerateResult Pipeline::State::draw(const PreparedRequest& r, const Callbacks& 
     if (callbacks.planned) callbacks.planned(result.plan);
   }
   end_stage("plan");
+  // The processor draws the noise while the device encodes the text. It reads the request: nobody leaves
+  // before.
+  const struct Awaited {
+    std::future<FirstNoise>& noise;
+    ~Awaited() { noise = {}; }
+  } awaited{noise_under_way_};
+  noise_under_way_ = std::async(std::launch::async, [this, &r] { return first_noise(r); });
   const TextStates states = encode_text(r, who);
   report("text", 1, 1);
   end_stage("text");

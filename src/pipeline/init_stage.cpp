@@ -45,6 +45,15 @@ NoiseDraws Pipeline::State::noise_draws(const ResolvedRequest& r) const {
   return draws;
 }
 
+FirstNoise Pipeline::State::first_noise(const ResolvedRequest& r) const {
+  FirstNoise out{.noise = seeded_noise(r), .start = {}};
+  const NoiseDraws draws = noise_draws(r);
+  if (draws.init) out.noise.next_aside();
+  if (draws.start) out.start = out.noise.next();
+  if (draws.masked) out.noise.next_aside();
+  return out;
+}
+
 // pixels [H,W,3] in -1..1 -> latents [batch,h,w,4] as the sampler wants them. noise [batch,h,w,4]: a sample
 // of the posterior for each image; empty: its mean.
 Tensor Pipeline::State::encode_image(const PreparedRequest& r, const std::vector<float>& pixels,

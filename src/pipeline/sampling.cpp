@@ -96,15 +96,25 @@ SamplerHooks Pipeline::State::sampler_hooks(Exec& ex, const PreparedRequest& r, 
   SamplerHooks hooks;
   std::shared_ptr<StepThrottle> throttle;
   if (!has_company(r)) throttle = std::make_shared<StepThrottle>(*components.device);
-  hooks.on_step = [this, &ex, &r, &callbacks, begin = Clock::now(), throttle](const StepReport& report) {
+  struct Counted {
+    std::unique_ptr<PendingRead> nonfinite;
+    int64_t of = 0;
+  };
+  const auto first = std::make_shared<Counted>();
+  hooks.on_step = [this, &ex, &r, &callbacks, begin = Clock::now(), throttle,
+                   first](const StepReport& report) {
     note_memory();
     if (!has_company(r)) {
       unet->set_progress(report.step, report.total);
       if (throttle) throttle->step();
     }
-    // What overflows does so at once, as a rule: the other steps would be wasted.
-    if (report.step == 1) {
-      const NotFinite found{"UNet", nonfinite_values(ex, report.denoised), report.denoised.numel()};
+    // What overflows does so at once, as a rule: the other steps would be wasted. Looked at when the second
+    // step is under way, so that the GPU does not wait.
+    if (report.step == 1) *first = {nonfinite_values_later(ex, report.denoised), report.denoised.numel()};
+    if (report.step == 2 && first->nonfinite) {
+      NotFinite found{.model = "UNet", .of = first->of};
+      first->nonfinite->get(&found.count);
+      first->nonfinite.reset();
       check_windows();
       if (found.count > 0) throw found;
     }
@@ -173,12 +183,7 @@ Tensor Pipeline::State::run_steps(Exec& ex, const PreparedRequest& r, const Text
                                   const InitImage& init, const Callbacks& callbacks) {
   const GenerateRequest& q = r.request;
   const RunWatch who = watch(callbacks);
-  BatchNoise noise = seeded_noise(r);
-  const NoiseDraws draws = noise_draws(r);
-  if (draws.init) noise.next_aside();
-  std::vector<float> start;
-  if (draws.start) start = noise.next();
-  if (draws.masked) noise.next_aside();
+  auto [noise, start] = noise_under_way_.valid() ? noise_under_way_.get() : first_noise(r);
   if (!q.initial_noise.empty()) start = to_nhwc(q.initial_noise, noise.shape());
 
   const ConditionShare own = own_conditions(r);

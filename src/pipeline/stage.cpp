@@ -48,6 +48,10 @@ int64_t nonfinite_values(Exec& ex, const Tensor& x) {
   return out;
 }
 
+std::unique_ptr<PendingRead> nonfinite_values_later(Exec& ex, const Tensor& x) {
+  return ex.device().read_later(count_nonfinite(ex, x).data(), sizeof(int64_t));
+}
+
 uint64_t bytes_of(std::initializer_list<const Tensor*> tensors) {
   uint64_t bytes = 0;
   for (const Tensor* tensor : tensors) bytes += *tensor ? tensor->bytes() : 0;

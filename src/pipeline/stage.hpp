@@ -2,6 +2,7 @@
 // between them programs that are planned once and replayed for every request of the shape.
 #pragma once
 
+#include <memory>
 #include <vector>
 
 #include "pipeline/part.hpp"
@@ -55,6 +56,8 @@ class Stage {
 
 // Values of x that are NaN or infinite.
 int64_t nonfinite_values(Exec& ex, const Tensor& x);
+// The same, of which get(&count) tells when it has been counted.
+std::unique_ptr<PendingRead> nonfinite_values_later(Exec& ex, const Tensor& x);
 
 uint64_t bytes_of(std::initializer_list<const Tensor*> tensors);  // empty ones are counted as 0
 

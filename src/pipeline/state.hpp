@@ -3,6 +3,7 @@
 
 #include <array>
 #include <chrono>
+#include <future>
 #include <limits>
 #include <map>
 #include <memory>
@@ -46,6 +47,12 @@ struct NoiseDraws {
   bool init = false;    // the posterior of the init image
   bool start = true;    // the latents' noise
   bool masked = false;  // the posterior of the masked image
+};
+
+// The generators after these, and the latents' noise.
+struct FirstNoise {
+  BatchNoise noise;
+  std::vector<float> start;  // [N,H,W,C]; or empty
 };
 
 // [N,C,H,W] as other engines give noise -> [N,H,W,C].
@@ -182,6 +189,7 @@ struct Pipeline::State {
   // init_stage.cpp
   BatchNoise seeded_noise(const ResolvedRequest& r) const;  // from the beginning of every image's generator
   NoiseDraws noise_draws(const ResolvedRequest& r) const;
+  FirstNoise first_noise(const ResolvedRequest& r) const;
   InitImage encode_init(const PreparedRequest& r, const RunWatch& watch);
   Tensor encode_image(const PreparedRequest& r, const std::vector<float>& pixels,
                       const std::vector<float>& noise, const RunWatch& watch);
@@ -254,6 +262,7 @@ struct Pipeline::State {
   bool refused_ = false;                     // by plan_within_budget(): no other attempt can help
   Part at_work_ = Part::kText;               // the stage that asked for memory last
   double preview_seconds_ = 0;               // of the image at work
+  std::future<FirstNoise> noise_under_way_;  // of the first attempt at the image at work
   std::unique_ptr<ImageUpscaler> upscaler_;  // of the last request with one
   std::string upscaler_file_;
   uint64_t device_peak_ = 0;  // most memory that the devices had at once, of the image at work

@@ -111,12 +111,13 @@ Image VaeStage::decode(const Tensor& latents, const RunWatch& watch) {
   PeerWindows* windows = shape_.rows ? shape_.rows->ranks().windows() : nullptr;
   if (windows) windows->meet();
   decode_->run(watch.profiler, windows && windows->by_library() ? nullptr : watch.cancel);
-  std::vector<int64_t> bad(static_cast<size_t>(nonfinite_.numel()));
-  device().copy_to_host(bad.data(), nonfinite_.data(), nonfinite_.bytes());
+  // The image's memory is made while the device decodes.
   Image image{static_cast<int>(rgb_.dim(2)),
               static_cast<int>(rgb_.dim(1)),
               std::vector<uint8_t>(static_cast<size_t>(rgb_.numel())),
               {}};
+  std::vector<int64_t> bad(static_cast<size_t>(nonfinite_.numel()));
+  device().copy_to_host(bad.data(), nonfinite_.data(), nonfinite_.bytes());
   const size_t row_bytes = image.rgb.size() / static_cast<size_t>(shape_.height);  // of a row of latents
   const size_t begin = shape_.rows ? static_cast<size_t>(shape_.rows->begin()) * row_bytes : 0;
   const size_t bytes = shape_.rows ? static_cast<size_t>(shape_.rows->rows()) * row_bytes : image.rgb.size();

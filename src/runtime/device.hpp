@@ -20,6 +20,14 @@ struct MemoryInfo {
 // Instruction sets of the host that have code of their own; each includes those before it.
 enum class HostIsa { kBaseline, kV3, kV4 };
 
+// Bytes on their way to the host.
+class PendingRead {
+ public:
+  virtual ~PendingRead() = default;
+  // Waits for them, not for what was asked of the device after them.
+  virtual void get(void* dst) = 0;
+};
+
 class Device {
  public:
   virtual ~Device() = default;
@@ -42,6 +50,10 @@ class Device {
 
   virtual void copy_to_device(void* dst, const void* src, size_t bytes) = 0;
   virtual void copy_to_host(void* dst, const void* src, size_t bytes) = 0;
+  // What lies there once all that was asked for so far is done. At most kReadLaterBytes. Waits, where the
+  // device has no better way.
+  static constexpr size_t kReadLaterBytes = 64;
+  virtual std::unique_ptr<PendingRead> read_later(const void* src, size_t bytes);
   virtual void copy_on_device(void* dst, const void* src, size_t bytes) = 0;
   virtual void synchronize() = 0;
 

@@ -1,6 +1,7 @@
 // The GpuDevice over any driver: kernels from the archive, launches, graphs and events.
 #include <atomic>
 #include <cstdlib>
+#include <cstring>
 #include <map>
 #include <mutex>
 #include <utility>
@@ -57,6 +58,37 @@ class DriverEvent final : public GpuEvent {
  private:
   GpuDriver& driver_;
   void* event_;
+};
+
+// A line of pinned memory for a few bytes, with an event behind their copy.
+struct ReadLane {
+  void *data = nullptr, *event = nullptr;
+};
+
+class DriverRead final : public PendingRead {
+ public:
+  DriverRead(GpuDriver& driver, std::vector<ReadLane>& free_lanes, ReadLane lane, size_t bytes)
+      : driver_(driver), free_lanes_(free_lanes), lane_(lane), bytes_(bytes) {}
+  ~DriverRead() override {
+    try {
+      driver_.make_current();
+      driver_.wait_event(lane_.event);  // before another copy goes to the lane
+    } catch (const Error& error) {
+      log().warn("{}", error.what());
+    }
+    free_lanes_.push_back(lane_);
+  }
+  void get(void* dst) override {
+    driver_.make_current();
+    driver_.wait_event(lane_.event);
+    std::memcpy(dst, lane_.data, bytes_);
+  }
+
+ private:
+  GpuDriver& driver_;
+  std::vector<ReadLane>& free_lanes_;
+  const ReadLane lane_;
+  const size_t bytes_;
 };
 
 struct LoadedKernel : GpuKernel {
@@ -142,6 +174,10 @@ class DriverGpu final : public GpuDevice,
     try {
       current().synchronize();
       forget_kept();
+      for (const ReadLane& lane : read_lanes_) {
+        driver_->destroy_event(lane.event);
+        driver_->free_pinned(lane.data);
+      }
     } catch (const Error& error) {
       log().warn("{}", error.what());
     }
@@ -221,6 +257,22 @@ class DriverGpu final : public GpuDevice,
     refuse_capture("copy_to_host");
     current();
     staging_.to_host(static_cast<char*>(dst), static_cast<const char*>(src), bytes);
+  }
+  std::unique_ptr<PendingRead> read_later(const void* src, size_t bytes) override {
+    refuse_capture("read_later");
+    current();
+    if (read_lanes_.empty()) {
+      void* data = driver_->allocate_pinned(kReadLaterBytes);
+      if (!data) return GpuDevice::read_later(src, bytes);
+      read_lanes_.push_back({data, driver_->create_event()});
+    }
+    require<InternalError>(bytes <= kReadLaterBytes, "read_later: ", bytes, " bytes, at most ",
+                           kReadLaterBytes);
+    driver_->copy_to_host_async(read_lanes_.back().data, src, bytes);
+    driver_->record_event(read_lanes_.back().event);
+    auto read = std::make_unique<DriverRead>(*driver_, read_lanes_, read_lanes_.back(), bytes);
+    read_lanes_.pop_back();
+    return read;
   }
   void copy_on_device(void* dst, const void* src, size_t bytes) override {
     if (bytes > 0) current().copy_on_device_async(dst, src, bytes);
@@ -372,6 +424,7 @@ class DriverGpu final : public GpuDevice,
   KernelTable kernels_;
   MemoryPool pool_;
   Staging staging_;
+  std::vector<ReadLane> read_lanes_;  // that nobody uses
   bool capturing_ = false;
   std::vector<std::pair<void*, size_t>> freed_while_capturing_;
   bool synchronous_ = false;

@@ -35,14 +35,17 @@ using PlannedProblems = std::map<std::string, PlannedWork>;
 // The launches of one forward, in order. Valid while the arena keeps its generation and the weights live.
 class Graph {
  public:
+  // in_parts: a long one may become two graphs of the device, one behind the other. Not where launches leave
+  // the stream and come back to it later.
+  explicit Graph(bool in_parts = false) : in_parts_(in_parts) {}
   void add(OpInfo info, LaunchBody body) { nodes_.push_back({std::move(info), std::move(body)}); }
   size_t size() const { return nodes_.size(); }
   // Throws CancelledError between two launches once *cancel says so. timer: of a GPU whose launches are to be
   // profiled, else null.
   void replay(Profiler* profiler, LaunchTimer* timer, const CancelCheck* cancel) const;
 
-  // Starts all launches at once as a graph of the device, recorded at the first call. False, and nothing was
-  // started, where the device makes no graph of them; it is not asked again.
+  // Starts all launches at once as graphs of the device, recorded at the first call. False, and nothing was
+  // started, where the device makes no graphs of them; it is not asked again.
   bool replay_on(GpuDevice& device);
 
  private:
@@ -50,10 +53,12 @@ class Graph {
     OpInfo info;
     LaunchBody body;
   };
-  std::unique_ptr<GpuGraph> record_on(GpuDevice& device) const;
+  void record_on(GpuDevice& device);
+  std::unique_ptr<GpuGraph> record_on(GpuDevice& device, size_t begin, size_t end) const;
 
+  bool in_parts_;
   std::vector<Node> nodes_;
-  std::unique_ptr<GpuGraph> device_graph_;
+  std::vector<std::unique_ptr<GpuGraph>> device_parts_;  // in their order
   bool device_asked_ = false;
 };
 

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <fstream>
 #include <string_view>
+#include <vector>
 
 #include "base/error.hpp"
 #include "base/format.hpp"
@@ -49,6 +50,17 @@ HostIsa detect_isa() {
   if (limit == "v3" && isa > HostIsa::kV3) return HostIsa::kV3;
   return isa;
 }
+
+class ReadBytes final : public PendingRead {
+ public:
+  ReadBytes(Device& device, const void* src, size_t bytes) : bytes_(bytes) {
+    device.copy_to_host(bytes_.data(), src, bytes);
+  }
+  void get(void* dst) override { std::memcpy(dst, bytes_.data(), bytes_.size()); }
+
+ private:
+  std::vector<char> bytes_;
+};
 
 class HostDevice final : public Device {
  public:
@@ -100,6 +112,10 @@ class HostDevice final : public Device {
 };
 
 }  // namespace
+
+std::unique_ptr<PendingRead> Device::read_later(const void* src, size_t bytes) {
+  return std::make_unique<ReadBytes>(*this, src, bytes);
+}
 
 Device& host_device() {
   static HostDevice device;

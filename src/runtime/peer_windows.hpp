@@ -28,6 +28,9 @@ class PeerWindows {
   // Of this rank, in its device's memory; stays where it is. Null by a library.
   virtual ExchangeControl* control() const = 0;
 
+  // Whether another rank is on this one's device.
+  virtual bool shares_device() const { return false; }
+
   // Messages of so many bytes will pass, from the next meet() on.
   virtual void need(size_t message_bytes) = 0;
   // The messages of a call that are kept until the next one will be so many bytes for a rank; likewise.

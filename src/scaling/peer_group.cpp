@@ -172,9 +172,9 @@ std::string PeerGroup::test() {
           if (other != i)
             parts.push_back({(puts ? sent : got)[i].narrow(0, static_cast<int64_t>(other), 1), 1u << other});
         if (puts)
-          put(ex, ranks_[i]->control, parts, with(i));
+          put(ex, ranks_[i]->control, parts, {}, with(i));
         else
-          take(ex, ranks_[i]->control, parts, {}, with(i));
+          take(ex, ranks_[i]->control, parts, with(i), true);
       }
     for (size_t i = 0; i < count(); ++i) {
       const std::vector<float> values = to_floats(*ranks_[i]->device, got[i]);

@@ -16,6 +16,10 @@ size_t rounded(size_t bytes) { return (bytes + kSlotGranularity - 1) / kSlotGran
 
 }  // namespace
 
+bool RankWindows::shares_device() const {
+  return std::ranges::count(group_.ranks_, own_.name, [](const auto& rank) { return rank->name; }) > 1;
+}
+
 void RankWindows::need(size_t message_bytes) { need_.slot = std::max(need_.slot, rounded(message_bytes)); }
 void RankWindows::need_kept(size_t bytes) { need_.kept = std::max(need_.kept, rounded(bytes)); }
 

@@ -11,6 +11,7 @@ class RankWindows final : public PeerWindows {
       : group_(group), ranks_(ranks), own_(*group.ranks_[static_cast<size_t>(ranks.rank())]) {}
 
   ExchangeControl* control() const override { return own_.control; }
+  bool shares_device() const override;
   void need(size_t message_bytes) override;
   void need_kept(size_t bytes) override;
   size_t kept_bytes() const override { return own_.sizes.kept; }

@@ -1,6 +1,6 @@
 // Messages between the GPUs that draw one image: pieces of maps that kernels store into another GPU's memory.
-// Problem   put: pieces of own tensors -> the windows of other ranks; take: pieces of windows -> own tensors;
-//           pass: both at once, of calls that read what came in the call before
+// Problem   put: pieces of own tensors -> the windows of other ranks, and to other own tensors; take: pieces
+//           of windows -> own tensors; pass: both at once, of calls that read what came in the call before
 // Mapping   a grid's threads take the units of a piece in turn; a unit is 16, 4 or 1 bytes
 // Traffic   each piece read and written once, what goes out over the link, what came in own memory
 // Numerics  bytes as they are
@@ -229,7 +229,8 @@ ROCM_SD_DEVICE void exchange_put_body(const ExchangeParams& p, const Block<Arch>
   using Unit = typename exchanges::UnitOf<kUnit>::Type;
   ExchangeControl& control = *p.control;
   exchanges::store_sent<Unit>(p, control, block);
-  SystemScope::fence();  // every lane its own stores
+  exchanges::copy_own<Unit>(p, block);  // own memory has time for it: the link is slower
+  SystemScope::fence();                 // every lane its own stores
   block.barrier();
   if (block.thread() != 0 || !exchanges::is_last(&control.put_ended, p.workgroups)) return;
   SystemScope::fence();
@@ -247,7 +248,6 @@ template <class Arch, int kUnit>
 ROCM_SD_DEVICE void exchange_take_body(const ExchangeParams& p, const Block<Arch>& block) {
   using Unit = typename exchanges::UnitOf<kUnit>::Type;
   ExchangeControl& control = *p.control;
-  exchanges::copy_own<Unit>(p, block);
   if (block.thread() == 0) {
     const bool counts = block.group() == 0;
     const uint64_t begin = counts ? SystemScope::nanoseconds() : 0;

@@ -145,7 +145,7 @@ const char* op_of(Way way) {
   return "";
 }
 
-void launch(Exec& ex, const Pieces& pieces, Way way) {
+void launch(Exec& ex, const Pieces& pieces, Way way, bool shared = false) {
   const char* op = op_of(way);
   OpInfo info{op, concat(pieces.bytes(), " bytes"), 0, 2 * pieces.bytes()};
   const int unit = pieces.unit();
@@ -159,28 +159,27 @@ void launch(Exec& ex, const Pieces& pieces, Way way) {
   }
   const GpuKernel* kernel = device->find_kernel(concat(op, "_", unit));
   require<DeviceError>(kernel != nullptr, device->name(), ": its kernel archive has no ", op, "_", unit);
-  // Those of a take wait: few, so that they leave room to whom they wait for, should that be the same GPU.
   const auto units = static_cast<uint32_t>(device->traits().compute_units);
-  const ExchangeParams params = pieces.params(way == Way::kTake ? std::max(units / 2, 1u) : 2 * units);
+  const ExchangeParams params = pieces.params(shared ? std::max(units / 2, 1u) : 2 * units);
   launch_kernel(ex, std::move(info), *kernel, {params.workgroups}, kExchangeThreads, 0, params);
 }
 
 }  // namespace
 
-void put(Exec& ex, ExchangeControl* control, std::span<const ExchangePart> parts, uint32_t with,
-         const KeptMessage* kept) {
+void put(Exec& ex, ExchangeControl* control, std::span<const ExchangePart> parts,
+         std::span<const OwnPart> own, uint32_t with, const KeptMessage* kept) {
   Pieces pieces(control, with, kept);
   for (const ExchangePart& part : parts) pieces.send(part);
+  for (const OwnPart& part : own) pieces.copy(part);
   launch(ex, pieces, Way::kPut);
 }
 
-void take(Exec& ex, ExchangeControl* control, std::span<const ExchangePart> parts,
-          std::span<const OwnPart> own, uint32_t with, const KeptMessage* kept) {
+void take(Exec& ex, ExchangeControl* control, std::span<const ExchangePart> parts, uint32_t with, bool shared,
+          const KeptMessage* kept) {
   Pieces pieces(control, with, kept);
   pieces.continue_call();
-  for (const OwnPart& part : own) pieces.copy(part);
   for (const ExchangePart& part : parts) pieces.receive(part);
-  launch(ex, pieces, Way::kTake);
+  launch(ex, pieces, Way::kTake, shared);
 }
 
 void pass(Exec& ex, ExchangeControl* control, std::span<const ExchangePart> sent,

@@ -23,7 +23,7 @@ struct ExchangePart {
   size_t offset = 0;
 };
 
-// A copy beside the messages of a take(): from and to are of one shape and type.
+// A copy beside the messages: from and to are of one shape and type.
 struct OwnPart {
   Tensor from, to;
 };
@@ -32,10 +32,11 @@ struct OwnPart {
 // put and all take. kept: where the message lies that the next call reads, too; null: in a buffer. Parts are
 // multiples of a byte in any case and fastest as multiples of 16. Throw UsageError for views of other forms,
 // InternalError for ranks beyond the eighth.
-void put(Exec& ex, ExchangeControl* control, std::span<const ExchangePart> parts, uint32_t with,
-         const KeptMessage* kept = nullptr);
-void take(Exec& ex, ExchangeControl* control, std::span<const ExchangePart> parts,
-          std::span<const OwnPart> own, uint32_t with, const KeptMessage* kept = nullptr);
+void put(Exec& ex, ExchangeControl* control, std::span<const ExchangePart> parts,
+         std::span<const OwnPart> own, uint32_t with, const KeptMessage* kept = nullptr);
+// shared: whom it waits for may be on the same device, so it leaves half of the compute units to them.
+void take(Exec& ex, ExchangeControl* control, std::span<const ExchangePart> parts, uint32_t with, bool shared,
+          const KeptMessage* kept = nullptr);
 // Of a stale call; waits for nobody.
 void pass(Exec& ex, ExchangeControl* control, std::span<const ExchangePart> sent,
           std::span<const ExchangePart> received, std::span<const OwnPart> own, const KeptMessage& kept);

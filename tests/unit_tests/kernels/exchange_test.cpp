@@ -75,7 +75,12 @@ void put_round(Ring& ring, int rank, int round) {
     fill(wholes.back(), rank, to, round);
     parts.push_back({message.part(wholes.back()), 1u << to, static_cast<size_t>(16 * (round % 3))});
   }
-  put(test.ex, ring.control(rank), parts, ring.others(rank));
+  const Tensor own = make_tensor(test.device, {3, 5}, DType::kF16),
+               copy = make_tensor(test.device, {3, 5}, DType::kF16);
+  fill(own, rank, rank, round);
+  const OwnPart beside[] = {{own, copy}};
+  put(test.ex, ring.control(rank), parts, beside, ring.others(rank));
+  EXPECT_EQ(bytes_of(copy), bytes_of(own)) << "rank " << rank << ", round " << round;
 }
 
 void take_round(Ring& ring, int rank, int round) {
@@ -88,12 +93,7 @@ void take_round(Ring& ring, int rank, int round) {
     got.push_back(make_tensor(test.device, message.whole, message.dtype));  // poisoned
     parts.push_back({message.part(got.back()), 1u << from, static_cast<size_t>(16 * (round % 3))});
   }
-  const Tensor own = make_tensor(test.device, {3, 5}, DType::kF16),
-               copy = make_tensor(test.device, {3, 5}, DType::kF16);
-  fill(own, rank, rank, round);
-  const OwnPart beside[] = {{own, copy}};
-  take(test.ex, ring.control(rank), parts, beside, ring.others(rank));
-  EXPECT_EQ(bytes_of(copy), bytes_of(own)) << "rank " << rank << ", round " << round;
+  take(test.ex, ring.control(rank), parts, ring.others(rank), true);
   size_t at = 0;
   for (int from = 0; from < ring.count(); ++from) {
     if (from == rank) continue;
@@ -209,7 +209,7 @@ TEST(Exchange, AWaitThatIsTooLongNamesTheRank) {
   put_round(ring, 1, 0);  // rank 2 does not come
   const ExchangePart part{got, 1u << 1, 0};
   const auto begin = std::chrono::steady_clock::now();
-  take(test.ex, ring.control(0), {&part, 1}, {}, ring.others(0));
+  take(test.ex, ring.control(0), {&part, 1}, ring.others(0), true);
   EXPECT_EQ(ring.late(0), 3u) << "the number of rank 2, from 1 on";
   EXPECT_GE(std::chrono::steady_clock::now() - begin, std::chrono::milliseconds(30));
 }
@@ -223,7 +223,7 @@ TEST(Exchange, AStopEndsAWaitWithoutBlame) {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
     std::atomic_ref(ring.stop).store(1);
   });
-  take(test.ex, ring.control(0), {&part, 1}, {}, ring.others(0));
+  take(test.ex, ring.control(0), {&part, 1}, ring.others(0), true);
   stopper.join();
   EXPECT_EQ(ring.late(0), 0u);
 }
@@ -276,9 +276,10 @@ void run_step(Ring& ring, int rank, const KeptStep& step) {
     const Tensor like = kept_message(test, other, rank, step.call, step.exchange);
     received.push_back({make_tensor(test.device, like.shape(), DType::kF32), 1u << other, 0});
   }
-  if (step.kind == KeptStep::kPut) return put(test.ex, ring.control(rank), sent, ring.others(rank), &place);
+  if (step.kind == KeptStep::kPut)
+    return put(test.ex, ring.control(rank), sent, {}, ring.others(rank), &place);
   if (step.kind == KeptStep::kTake)
-    take(test.ex, ring.control(rank), received, {}, ring.others(rank), &place);
+    take(test.ex, ring.control(rank), received, ring.others(rank), true, &place);
   else
     pass(test.ex, ring.control(rank), sent, received, {}, place);
   const int call = step.kind == KeptStep::kPass ? step.call - 1 : step.call;
@@ -345,10 +346,10 @@ TEST(Exchange, RefusesWhatItCannotPass) {
   const Tensor whole = make_tensor(test.device, {4, 4, 4, 4}, DType::kF32);
   const Tensor view = whole.narrow(1, 0, 2).narrow(2, 0, 2).narrow(3, 0, 2);  // three distances
   const ExchangePart part{view, 1u << 1, 0};
-  EXPECT_THROW(put(test.ex, ring.control(0), {&part, 1}, ring.others(0)), UsageError);
-  EXPECT_THROW(put(test.ex, ring.control(0), {}, 1u << kMaxExchangeRanks), InternalError);
+  EXPECT_THROW(put(test.ex, ring.control(0), {&part, 1}, {}, ring.others(0)), UsageError);
+  EXPECT_THROW(put(test.ex, ring.control(0), {}, {}, 1u << kMaxExchangeRanks), InternalError);
   const ExchangePart both{whole.narrow(0, 0, 1), 3, 0};
-  EXPECT_THROW(take(test.ex, ring.control(0), {&both, 1}, {}, ring.others(0)), InternalError);
+  EXPECT_THROW(take(test.ex, ring.control(0), {&both, 1}, ring.others(0), true), InternalError);
 }
 
 }  // namespace
