@@ -8,6 +8,8 @@
 // Limits    moments: as group_norm_parts.hpp; normalising: channels are a multiple of the pack
 #pragma once
 
+#include <type_traits>
+
 #include "composable_kernels/fused/group_norm_parts.hpp"
 
 namespace rocm_sd {
@@ -100,13 +102,14 @@ ROCM_SD_DEVICE void group_scale_body(const GroupScaleParams& p, int wave) {
   });
 }
 
-// A part of the map that is normalised, and the number of its pieces in an image.
+// A part of the map that is normalised, and the number of its pieces in an image. Without padding, of which
+// GCC 12's __builtin_clear_padding clears the wrong bytes where structs lie in an array.
 template <class T>
 struct NormaliseSource {
   const T* x;  // [images, pixels, channels]
-  int64_t pixels;
-  int32_t pieces;
+  int32_t pixels, pieces;
 };
+static_assert(std::has_unique_object_representations_v<NormaliseSource<float>>);
 
 template <class T>
 struct NormaliseParams {
@@ -131,13 +134,17 @@ ROCM_SD_DEVICE void normalise_channels_body(const NormaliseParams<typename Cfg::
   const int slabs = p.channels / p.slab, columns = p.slab / kVec, rows = Cfg::kThreads / columns;
   const int group = static_cast<int>(block.group()), piece_of_all = group / slabs;
   const int64_t image = piece_of_all / p.pieces;
-  int piece = piece_of_all % p.pieces, s = 0;
+  int piece = piece_of_all % p.pieces;
   int64_t source_begin = 0;  // in y
-  for (; s < 2 && piece >= p.sources[s].pieces; ++s) {
-    piece -= p.sources[s].pieces;
-    source_begin += p.sources[s].pixels;
-  }
-  const NormaliseSource<T> source = p.sources[s];
+  // Without an index that is known late, for which arguments lie in memory of each thread's own.
+  NormaliseSource<T> source = p.sources[0];
+  unrolled<2>([&](int s) {
+    if (piece >= source.pieces) {
+      piece -= source.pieces;
+      source_begin += source.pixels;
+      source = p.sources[s + 1];
+    }
+  });
   const int64_t first = int64_t{piece} * p.piece;
   const float* const scale = p.scale + image * 2 * p.channels;
   const int pixels = static_cast<int>(source.pixels - first < p.piece ? source.pixels - first : p.piece);

@@ -62,7 +62,7 @@ NormaliseParams<T> params_of(const NormaliseProblem& p, int vec) {
   const auto sources = p.sources();
   for (size_t i = 0; i < sources.size(); ++i) {
     const auto pieces = static_cast<int32_t>((sources[i].pixels + piece - 1) / piece);
-    out.sources[i] = {static_cast<const T*>(sources[i].x), sources[i].pixels, pieces};
+    out.sources[i] = {static_cast<const T*>(sources[i].x), static_cast<int32_t>(sources[i].pixels), pieces};
     out.pieces += pieces;
   }
   return out;
