@@ -279,7 +279,12 @@ MemoryPlan Pipeline::State::plan_within_budget(const PreparedRequest& r) {
   const Placement& place = components.place;
   keep_off_what_cannot_fit();
   MemoryPlan plan = measure(r);
-  const auto over = [&](Part part) { return exceeds(plan, part); };
+  std::map<const Device*, uint64_t> available;  // asked once: not every driver is quick to tell
+  const auto over = [&](Part part) {
+    const auto [known, is_new] = available.try_emplace(&place[part]);
+    if (is_new) known->second = available_memory(place[part]);
+    return share_of(plan, part).total() > known->second;
+  };
   const auto tight = [&] { return std::ranges::find_if(kParts, over); };  // a part on a device that is
   if (tight() == kParts.end()) return fill_stream(r, plan);
   const auto note = [&](Part part, const std::string& saving) {
@@ -293,6 +298,7 @@ MemoryPlan Pipeline::State::plan_within_budget(const PreparedRequest& r) {
   if (!caches_dropped_) {
     note(*tight(), "dropping what is kept between images");
     drop_caches();
+    available.clear();
     caches_dropped_ = true;
     plan = measure(r);
   }
