@@ -262,6 +262,23 @@ ROCM_SD_DEVICE float add_elements(uint32_t word, float sum) {
     return sum + __builtin_bit_cast(float, word << 16) + __builtin_bit_cast(float, word & 0xffff0000u);
   }
 }
+// cut(); kSum: what it returns is added to sum.
+template <class Arch, class T, bool kSum>
+ROCM_SD_DEVICE uint32_t cut_and_sum(float low, float high, float& sum) {
+  const uint32_t word = cut<T>(low, high);
+  if constexpr (kSum) sum = add_elements<Arch, T>(word, sum);
+  return word;
+}
+
+// A fragment of words of two elements, one after the other. word(i): of the elements i and i + 1.
+template <class Fragment, class Word>
+ROCM_SD_DEVICE Fragment of_words(const Word& word) {
+  constexpr int kWords = sizeof(Fragment) / sizeof(uint32_t);
+  Vector<uint32_t, kWords> words;
+  ROCM_SD_UNROLL
+  for (int i = 0; i < kWords; ++i) words[i] = word(2 * i);
+  return __builtin_bit_cast(Fragment, words);
+}
 
 }  // namespace amd
 }  // namespace rocm_sd

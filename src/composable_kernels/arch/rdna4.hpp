@@ -63,20 +63,12 @@ struct Atom<Rdna4, T> {
     c = __builtin_bit_cast(C, acc);
   }
   static ROCM_SD_DEVICE B as_b(const C& c) {
-    amd::Vector<uint32_t, 4> words;
-    ROCM_SD_UNROLL
-    for (int i = 0; i < 4; ++i) words[i] = amd::pack<T>(c.x[2 * i], c.x[2 * i + 1]);
-    return __builtin_bit_cast(B, words);
+    return amd::of_words<B>([&](int i) { return amd::pack<T>(c.x[i], c.x[i + 1]); });
   }
   template <bool kSum>
   static ROCM_SD_DEVICE B as_weights(const C& c, float (&sum)[kColumns]) {
-    amd::Vector<uint32_t, 4> words;
-    ROCM_SD_UNROLL
-    for (int i = 0; i < 4; ++i) {
-      words[i] = amd::cut<T>(c.x[2 * i], c.x[2 * i + 1]);
-      if constexpr (kSum) sum[0] = amd::add_elements<Rdna4, T>(words[i], sum[0]);
-    }
-    return __builtin_bit_cast(B, words);
+    return amd::of_words<B>(
+        [&](int i) { return amd::cut_and_sum<Rdna4, T, kSum>(c.x[i], c.x[i + 1], sum[0]); });
   }
   static ROCM_SD_DEVICE void store_columns(T* tile, int ld, const C& c) {
     *reinterpret_cast<B*>(tile + column(0) * ld + row(0)) = as_b(c);
