@@ -21,9 +21,7 @@ using Lines = std::unordered_set<uint64_t>;
 bool is_rdna(const Machine& m) { return m.target.starts_with("gfx1"); }
 
 // gfx1100's code on gfx1101's machine: the same instructions at the same rates.
-bool same_family(std::string_view a, std::string_view b) {
-  return a.substr(0, 5) == b.substr(0, 5);
-}
+bool same_family(std::string_view a, std::string_view b) { return a.substr(0, 5) == b.substr(0, 5); }
 
 ProcessorPlan processor_plan(const LaunchPlan& plan, const Machine& m, const CardRates& rates,
                              uint32_t& waves_per_simd) {
