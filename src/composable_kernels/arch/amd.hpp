@@ -270,15 +270,5 @@ ROCM_SD_DEVICE uint32_t cut_and_sum(float low, float high, float& sum) {
   return word;
 }
 
-// A fragment of words of two elements, one after the other. word(i): of the elements i and i + 1.
-template <class Fragment, class Word>
-ROCM_SD_DEVICE Fragment of_words(const Word& word) {
-  constexpr int kWords = sizeof(Fragment) / sizeof(uint32_t);
-  Vector<uint32_t, kWords> words;
-  ROCM_SD_UNROLL
-  for (int i = 0; i < kWords; ++i) words[i] = word(2 * i);
-  return __builtin_bit_cast(Fragment, words);
-}
-
 }  // namespace amd
 }  // namespace rocm_sd
