@@ -1,7 +1,8 @@
 #include "base/gpu_products.hpp"
 
 #include <array>
-#include <cctype>
+
+#include "base/text.hpp"
 
 namespace rocm_sd {
 namespace {
@@ -43,23 +44,15 @@ constexpr std::array kRates = {
     ArchRates{"sm_120", 256, 512, 1024, 2048, 101376},
 };
 
-std::string folded(std::string_view name) {
-  std::string text;
-  for (const char c : name)
-    if (std::isalnum(static_cast<unsigned char>(c)))
-      text += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return text;
-}
-
 }  // namespace
 
 const std::vector<GpuProduct>& gpu_products() { return products(); }
 std::span<const ArchRates> arch_rates() { return kRates; }
 
 const GpuProduct* find_gpu_product(std::string_view name) {
-  const std::string wanted = folded(name);
+  const std::string wanted = letters_and_digits(name);
   for (const GpuProduct& product : products())
-    if (folded(product.name) == wanted) return &product;
+    if (letters_and_digits(product.name) == wanted) return &product;
   return nullptr;
 }
 

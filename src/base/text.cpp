@@ -1,6 +1,7 @@
 #include "base/text.hpp"
 
 #include <algorithm>
+#include <cctype>
 #include <limits>
 #include <numeric>
 #include <vector>
@@ -41,6 +42,13 @@ std::string nearest_name(std::string_view wanted, std::span<const std::string> n
     }
   }
   return best;
+}
+
+std::string letters_and_digits(std::string_view name) {
+  std::string out;
+  for (const char c : name)
+    if (std::isalnum(static_cast<unsigned char>(c))) out += lower(c);
+  return out;
 }
 
 std::string listed_names(std::span<const std::string> names, size_t most) {

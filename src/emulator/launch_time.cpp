@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <unordered_set>
 
@@ -20,9 +21,7 @@ using Lines = std::unordered_set<uint64_t>;
 bool is_rdna(const Machine& m) { return m.target.starts_with("gfx1"); }
 
 // gfx1100's code on gfx1101's machine: the same instructions at the same rates.
-bool same_family(std::string_view a, std::string_view b) {
-  return a.starts_with("gfx1") ? a.substr(0, 5) == b.substr(0, 5) : a.substr(0, 5) == b.substr(0, 5);
-}
+bool same_family(std::string_view a, std::string_view b) { return a.substr(0, 5) == b.substr(0, 5); }
 
 ProcessorPlan processor_plan(const LaunchPlan& plan, const Machine& m, const CardRates& rates,
                              uint32_t& waves_per_simd) {
@@ -123,7 +122,7 @@ void set_shares(MemoryShare& share, const Sharing& s, const Machine& m, double g
 // What one of the processors that have the most groups plays: some of its groups, or all where its last ones
 // are others than its first, as where a launch's last groups have parts of tiles only.
 struct PlayedGroups {
-  std::vector<GroupRecord> records;
+  std::map<uint64_t, GroupRecord> records;  // by the processor's turn
   std::vector<const GroupRecord*> order;
 };
 size_t instructions_of(const GroupRecord& record) {
@@ -136,37 +135,39 @@ PlayedGroups played_groups(const LaunchPlan& plan, const LaunchTime& launch, uin
   const auto most = static_cast<uint64_t>(launch.groups_each);
   const uint64_t begin =
       std::min<uint64_t>(launch.processors, launch.groups - (most - 1) * launch.processors) / 2;
-  const auto record = [&](uint64_t turn) { return record_group(plan, begin + turn * launch.processors); };
   PlayedGroups out;
-  out.records.push_back(record(0));
-  const auto differs = [&](const GroupRecord& other) {
-    const auto first = static_cast<double>(instructions_of(out.records[0]));
-    return std::abs(static_cast<double>(instructions_of(other)) - first) > 0.1 * first;
+  const auto record = [&](uint64_t turn) -> const GroupRecord& {  // each group runs once
+    const auto [at, fresh] = out.records.try_emplace(turn);
+    if (fresh) at->second = record_group(plan, begin + turn * launch.processors);
+    return at->second;
   };
-  if (most > 1 && most <= kMaxPlayed) {
-    GroupRecord last = record(most - 1);
-    if (differs(last)) {
-      uint64_t alike = 1, other = most - 1;  // groups like the first; one that is not
-      while (alike < other) {
-        const uint64_t middle = (alike + other) / 2;
-        if (differs(record(middle)))
-          other = middle;
-        else
-          alike = middle + 1;
-      }
-      const uint64_t rest = most - alike, count = std::min<uint64_t>(rest, recorded);
-      for (uint64_t i = 0; i + 1 < count; ++i)
-        out.records.push_back(record(alike + i * (rest - 1) / (count - 1)));
-      out.records.push_back(std::move(last));
-      for (uint64_t i = 0; i < most; ++i)
-        out.order.push_back(&out.records[i < alike ? 0 : 1 + (i - alike) * count / rest]);
-      return out;
+  const auto first = static_cast<double>(instructions_of(record(0)));
+  const auto differs = [&](uint64_t turn) {
+    return std::abs(static_cast<double>(instructions_of(record(turn))) - first) > 0.1 * first;
+  };
+  std::vector<uint64_t> turns;
+  if (most > 1 && most <= kMaxPlayed && differs(most - 1)) {
+    uint64_t alike = 1, other = most - 1;  // groups like the first; one that is not
+    while (alike < other) {
+      const uint64_t middle = (alike + other) / 2;
+      if (differs(middle))
+        other = middle;
+      else
+        alike = middle + 1;
     }
+    const uint64_t rest = most - alike, count = std::min<uint64_t>(rest, recorded);
+    turns.assign(alike, 0);
+    for (uint64_t i = 0; i < rest; ++i) {
+      const uint64_t piece = i * count / rest;  // of the rest, each played by one of its groups
+      turns.push_back(piece + 1 < count ? alike + piece * (rest - 1) / (count - 1) : most - 1);
+    }
+  } else {
+    const auto few = std::min<uint64_t>(most, std::max<uint64_t>(4, 2 * launch.resident));
+    const auto count = std::min<uint64_t>(few, recorded);
+    for (uint64_t i = 0; i < few; ++i) turns.push_back(i % count);
   }
-  const auto few = std::min<uint64_t>(most, std::max<uint64_t>(4, 2 * launch.resident));
-  const auto count = std::min<uint64_t>(few, recorded);
-  for (uint64_t i = 1; i < count; ++i) out.records.push_back(record(i));
-  for (uint64_t i = 0; i < few; ++i) out.order.push_back(&out.records[i % count]);
+  for (const uint64_t turn : turns) out.order.push_back(&record(turn));
+  std::erase_if(out.records, [&](const auto& r) { return std::ranges::find(turns, r.first) == turns.end(); });
   return out;
 }
 
@@ -204,14 +205,13 @@ LaunchTime time_launch(const LaunchPlan& plan, const Machine& m, const TimeOptio
   out.groups_each = std::ceil(static_cast<double>(out.groups) / out.processors);
   const Sharing sharing = sharing_of(plan, m, out.processors, uint64_t{out.processors} * out.resident);
   const PlayedGroups groups = played_groups(plan, out, options.recorded);
-  const std::vector<GroupRecord>& records = groups.records;
   const std::vector<const GroupRecord*>& order = groups.order;
   const size_t played = order.size();
   double distinct = 0;
-  for (const GroupRecord& r : records) {
+  for (const auto& [turn, record] : groups.records) {
     Lines own;
-    for_loads(plan, r, [&](uint64_t line) { own.insert(line); });
-    distinct += static_cast<double>(own.size()) / static_cast<double>(records.size());
+    for_loads(plan, record, [&](uint64_t line) { own.insert(line); });
+    distinct += static_cast<double>(own.size()) / static_cast<double>(groups.records.size());
   }
 
   const double active = std::min<double>(out.processors, static_cast<double>(out.groups));

@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <nlohmann/json.hpp>
 #include <optional>
 
 #include "base/error.hpp"
 #include "base/json.hpp"
 #include "base/paths.hpp"
+#include "base/text.hpp"
 
 namespace rocm_sd::emu {
 
@@ -54,14 +54,6 @@ constexpr std::array kFields = {
     Field{"memory_latency", &Machine::memory_latency, 1, 10000},
     Field{"launch_us", &Machine::launch_us, 0, 1000},
 };
-
-std::string folded(std::string_view name) {
-  std::string text;
-  for (const char c : name)
-    if (std::isalnum(static_cast<unsigned char>(c)))
-      text += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return text;
-}
 
 std::string text_of(const nlohmann::json& json, const char* name, std::string_view what) {
   require<FormatError>(json.is_object() && json.contains(name) && json[name].is_string() &&
@@ -123,7 +115,7 @@ Machine find_machine(std::string_view name) {
   std::string known;
   // A target's own card: the one that emulated devices stand for comes first in its file's "target".
   for (const MachineFile& f : all) {
-    if (folded(f.machine.name) == folded(name)) return f.machine;
+    if (letters_and_digits(f.machine.name) == letters_and_digits(name)) return f.machine;
     known += concat(known.empty() ? "" : ", ", f.machine.name);
   }
   std::optional<Machine> found;

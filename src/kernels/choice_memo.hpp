@@ -1,10 +1,12 @@
-// What a thread chose before, by what the choice depends on. Making a choice goes over every configuration,
-// which a caller of single ops, who plans nothing, would pay for in each call.
+// Choices by name, and what a thread chose before, by what the choice depends on. Making a choice goes over
+// every configuration, which a caller of single ops, who plans nothing, would pay for in each call.
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <tuple>
+#include <vector>
 
 #include "runtime/gpu.hpp"
 
@@ -35,5 +37,22 @@ class ChoiceMemo {
  private:
   std::map<Key, Value> values_;
 };
+
+// The choice that describe() names so, or nothing.
+template <class Choice>
+std::optional<Choice> choice_of(const std::vector<Choice>& choices, const std::string& name) {
+  for (const Choice& choice : choices)
+    if (describe(choice) == name) return choice;
+  return std::nullopt;
+}
+
+// What describe() says of the first and of all others.
+template <class Choice>
+std::vector<std::string> names_of(const Choice& first, const std::vector<Choice>& choices) {
+  std::vector<std::string> names = {describe(first)};
+  for (const Choice& choice : choices)
+    if (std::string name = describe(choice); name != names[0]) names.push_back(std::move(name));
+  return names;
+}
 
 }  // namespace rocm_sd

@@ -1,9 +1,12 @@
-// Element access of the double-precision references (*_ref.cpp): slow, plain, and shared with no kernel.
+// What the double-precision references share (*_ref.cpp): slow, plain, and shared with no kernel.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
+#include <numbers>
 
 #include "base/dtype.hpp"
+#include "kernels/epilogue.hpp"
 
 namespace rocm_sd::ref {
 
@@ -26,6 +29,17 @@ inline void store(void* data, DType type, int64_t i, double value) {
     case DType::kBF16: static_cast<uint16_t*>(data)[i] = float_to_bf16(rounded); return;
     default: static_cast<uint16_t*>(data)[i] = float_to_f16(rounded); return;
   }
+}
+
+inline double activated(double v, Activation act) {
+  switch (act) {
+    case Activation::kNone: return v;
+    case Activation::kSilu: return v / (1.0 + std::exp(-v));
+    case Activation::kGelu: return v * 0.5 * (1.0 + std::erf(v / std::numbers::sqrt2));
+    case Activation::kQuickGelu: return v / (1.0 + std::exp(-1.702 * v));
+    case Activation::kRelu: return v > 0 ? v : 0;
+  }
+  return v;
 }
 
 }  // namespace rocm_sd::ref

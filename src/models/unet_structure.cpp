@@ -23,6 +23,13 @@ int64_t widest(const UNetConfig& config) {
   return std::ranges::max(config.down | std::views::transform(channels));
 }
 
+// The transformer behind resnet i, in blocks that have transformers.
+void add_attention(std::vector<Transformer>& attentions, const UNetBlockConfig& config, size_t i) {
+  if (config.transformer_layers.empty()) return;
+  attentions.emplace_back(config.channels, config.context_width, config.heads,
+                          config.transformer_layers.at(i), config.only_cross_attention);
+}
+
 }  // namespace
 
 ResBlock::ResBlock(int64_t in, int64_t out, float eps)
@@ -143,10 +150,7 @@ void Transformer::visit(Visitor& v) {
 DownBlock::DownBlock(int64_t in, const UNetBlockConfig& config, float eps) {
   for (int i = 0; i < config.resnets; ++i) {
     resnets.emplace_back(i == 0 ? in : config.channels, config.channels, eps);
-    if (!config.transformer_layers.empty())
-      attentions.emplace_back(config.channels, config.context_width, config.heads,
-                              config.transformer_layers.at(static_cast<size_t>(i)),
-                              config.only_cross_attention);
+    add_attention(attentions, config, static_cast<size_t>(i));
   }
   if (config.resamples) downsampler.emplace(config.channels, config.channels);
 }
@@ -174,10 +178,7 @@ UpBlock::UpBlock(int64_t in, const std::vector<int64_t>& skips, const UNetBlockC
   for (int i = 0; i < config.resnets; ++i) {
     const int64_t width = i == 0 ? in : config.channels;
     resnets.emplace_back(width + skips.at(static_cast<size_t>(i)), config.channels, eps);
-    if (!config.transformer_layers.empty())
-      attentions.emplace_back(config.channels, config.context_width, config.heads,
-                              config.transformer_layers.at(static_cast<size_t>(i)),
-                              config.only_cross_attention);
+    add_attention(attentions, config, static_cast<size_t>(i));
   }
   if (config.resamples) upsampler.emplace(config.channels, config.channels);
 }

@@ -1,21 +1,14 @@
 // A request's ControlNets: defaults, rules, images, and their line in the infotext.
-#include <cmath>
-
 #include "base/error.hpp"
 #include "pipeline/infotext.hpp"
 #include "pipeline/pixels.hpp"
 #include "pipeline/request.hpp"
+#include "pipeline/request_guidance.hpp"
 
 namespace rocm_sd {
 namespace {
 
 constexpr double kMaxStrength = 10;
-
-double in_range(double value, double least, double most, const char* name) {
-  require<UsageError>(std::isfinite(value) && value >= least && value <= most, name,
-                      ": expected a number from ", least, " to ", most, ", got ", value);
-  return value;
-}
 
 ControlMode parse_mode(const std::string& name) {
   if (name == "balanced") return ControlMode::kBalanced;
@@ -65,12 +58,11 @@ std::vector<ResolvedControl> resolve_controls(const GenerateRequest& r) {
                         models, " --control: the first belongs to the first, and so on");
     ResolvedControl c;
     c.model = use.model;
-    c.strength = in_range(use.strength.value_or(1), -kMaxStrength, kMaxStrength, "control-strength");
-    c.start = in_range(use.start.value_or(0), 0, 1, "control-start");
-    c.end = in_range(use.end.value_or(1), 0, 1, "control-end");
-    require<UsageError>(c.start < c.end,
-                        "control-start, control-end: expected the first below the second, got ", c.start,
-                        " and ", c.end);
+    c.strength = use.strength.value_or(1);
+    require_range(c.strength, -kMaxStrength, kMaxStrength, "control-strength");
+    c.start = use.start.value_or(0);
+    c.end = use.end.value_or(1);
+    require_part(c.start, c.end, "control");
     c.mode = parse_mode(use.mode.value_or("balanced"));
     c.resize = parse_control_resize(use.resize.value_or("crop"));
     c.preprocess = parse_control_preprocess(use.preprocess.value_or("none"));

@@ -5,6 +5,7 @@
 
 #include "base/error.hpp"
 #include "pipeline/clip_pixels.hpp"
+#include "pipeline/request_guidance.hpp"
 #include "weights/safetensors.hpp"
 
 namespace rocm_sd {
@@ -12,12 +13,6 @@ namespace {
 
 constexpr double kMaxWeight = 10;
 constexpr size_t kMaxImages = 16;
-
-double in_range(double value, double least, double most, const char* name) {
-  require<UsageError>(std::isfinite(value) && value >= least && value <= most, name,
-                      ": expected a number from ", least, " to ", most, ", got ", value);
-  return value;
-}
 
 // The options that an adapter without a file has, for the message.
 std::string options_of(const IpAdapterUse& use) {
@@ -98,12 +93,11 @@ std::vector<ResolvedIpAdapter> resolve_ip_adapters(const GenerateRequest& r, boo
     ResolvedIpAdapter resolved;
     resolved.model = use.model;
     resolved.encoder = use.image_encoder.value_or("");
-    resolved.weight = in_range(use.weight.value_or(1), -kMaxWeight, kMaxWeight, "ip-weight");
-    resolved.start = in_range(use.start.value_or(0), 0, 1, "ip-start");
-    resolved.end = in_range(use.end.value_or(1), 0, 1, "ip-end");
-    require<UsageError>(resolved.start < resolved.end,
-                        "ip-start, ip-end: expected the first below the second, got ", resolved.start,
-                        " and ", resolved.end);
+    resolved.weight = use.weight.value_or(1);
+    require_range(resolved.weight, -kMaxWeight, kMaxWeight, "ip-weight");
+    resolved.start = use.start.value_or(0);
+    resolved.end = use.end.value_or(1);
+    require_part(resolved.start, resolved.end, "ip");
     resolved.images = static_cast<int64_t>(images_of(use));  // of embeddings: image_unit()
     require<UsageError>(use.masks.empty() || images_of(use) == 0 || use.masks.size() == images_of(use),
                         "ip-mask: ", name, ": expected one for each of the ", images_of(use), " images, got ",

@@ -43,12 +43,7 @@ void check_numbers(const GenerateRequest& r) {
                       " for ", r.batch, " pictures, got ", std::max(r.seed, r.variation_seed));
   require<UsageError>(r.mask_blur >= 0 && r.mask_blur <= 64, "mask-blur: expected 0 to 64, got ",
                       r.mask_blur);
-  const double start = r.denoising_start.value_or(0), end = r.denoising_end.value_or(1);
-  require_range(start, 0, 1, "denoising-start");
-  require_range(end, 0, 1, "denoising-end");
-  require<UsageError>(start < end,
-                      "denoising-start, denoising-end: expected the first below the second, got ", start,
-                      " and ", end);
+  require_part(r.denoising_start.value_or(0), r.denoising_end.value_or(1), "denoising");
   for (const int side :
        {r.original_width, r.original_height, r.crop_left, r.crop_top, r.target_width, r.target_height,
         r.negative_original_width.value_or(0), r.negative_original_height.value_or(0),

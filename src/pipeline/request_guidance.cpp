@@ -14,6 +14,14 @@ void require_range(double value, double least, double most, const char* name) {
                       ": expected a number from ", least, " to ", most, ", got ", value);
 }
 
+void require_part(double start, double end, const std::string& option) {
+  const std::string first = option + "-start", second = option + "-end";
+  require_range(start, 0, 1, first.c_str());
+  require_range(end, 0, 1, second.c_str());
+  require<UsageError>(start < end, first, ", ", second, ": expected the first below the second, got ", start,
+                      " and ", end);
+}
+
 void check_guidance_numbers(const GenerateRequest& r) {
   require_range(r.cfg_scale, -100, 100, "cfg-scale");
   require_range(r.image_cfg_scale, 0, 100, "image-cfg-scale");

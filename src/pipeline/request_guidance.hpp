@@ -7,6 +7,8 @@ namespace rocm_sd {
 
 // Throws UsageError, "NAME: expected a number from ...".
 void require_range(double value, double least, double most, const char* name);
+// The same of OPTION-start and OPTION-end, shares of the steps of which the first is below the second.
+void require_part(double start, double end, const std::string& option);
 
 // Throw UsageError that names the option.
 void check_guidance_numbers(const GenerateRequest& r);

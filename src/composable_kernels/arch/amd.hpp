@@ -262,6 +262,13 @@ ROCM_SD_DEVICE float add_elements(uint32_t word, float sum) {
     return sum + __builtin_bit_cast(float, word << 16) + __builtin_bit_cast(float, word & 0xffff0000u);
   }
 }
+// cut(); kSum: what it returns is added to sum.
+template <class Arch, class T, bool kSum>
+ROCM_SD_DEVICE uint32_t cut_and_sum(float low, float high, float& sum) {
+  const uint32_t word = cut<T>(low, high);
+  if constexpr (kSum) sum = add_elements<Arch, T>(word, sum);
+  return word;
+}
 
 }  // namespace amd
 }  // namespace rocm_sd

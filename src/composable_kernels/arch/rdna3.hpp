@@ -60,11 +60,7 @@ struct Atom<Rdna3, T> {
   }
   template <bool kSum>
   static ROCM_SD_DEVICE B as_weights(const C& c, float (&sum)[kColumns]) {
-    return exchanged([&](int i) {
-      const uint32_t word = amd::cut<T>(c.x[i], c.x[i + 1]);
-      if constexpr (kSum) sum[0] = amd::add_elements<Rdna3, T>(word, sum[0]);
-      return word;
-    });
+    return exchanged([&](int i) { return amd::cut_and_sum<Rdna3, T, kSum>(c.x[i], c.x[i + 1], sum[0]); });
   }
   // Either half of the wave stores eight rows of the sixteen.
   static ROCM_SD_DEVICE void store_columns(T* tile, int ld, const C& c) {

@@ -4,8 +4,7 @@
 
 #include <type_traits>
 
-#include "composable_kernels/arch/amd.hpp"
-#include "composable_kernels/atom.hpp"
+#include "composable_kernels/arch/amd_atom.hpp"
 
 namespace rocm_sd {
 
@@ -28,58 +27,17 @@ struct Rdna4 : Amd<32> {
 };
 
 template <class T>
-struct Atom<Rdna4, T> {
-  using E = typename amd::Raw<T>::Type;
-  struct A {
-    amd::Vector<E, 8> k;  // row lane % 16, k = i + 8 (lane / 16)
-  };
-  using B = A;
-  struct C {
-    float x[8];
-  };
-  static constexpr int kColumns = 1;
-  static ROCM_SD_DEVICE int row(int i) { return i + Rdna4::lane() / 16 * 8; }
-  static ROCM_SD_DEVICE int column(int) { return Rdna4::lane() % 16; }
-  static ROCM_SD_DEVICE constexpr int lane_column(int) { return 0; }
+struct Atom<Rdna4, T> : amd::ConsecutiveAtom<Rdna4, T, 8> {
+  using Base = amd::ConsecutiveAtom<Rdna4, T, 8>;
+  using typename Base::A, typename Base::B, typename Base::C;
 
-  static ROCM_SD_DEVICE A load(const T* tile, int ld, int skip = 0) {
-    const T* row = tile + Rdna4::lane() % 16 * ld + Rdna4::lane() % 16 / 8 * skip;
-    return {amd::load_vector<amd::Vector<E, 8>>(row + Rdna4::lane() / 16 * 8)};
-  }
-  static ROCM_SD_DEVICE B load_b(const T* tile, int ld) { return load(tile, ld); }
-  static ROCM_SD_DEVICE A load_transposed(const T* tile, int ld) {
-    const T* first = tile + Rdna4::lane() / 16 * 8 * ld + Rdna4::lane() % 16;
-    A a;
-    ROCM_SD_UNROLL
-    for (int i = 0; i < 8; ++i) a.k[i] = amd::raw(first[i * ld]);
-    return a;
-  }
   static ROCM_SD_DEVICE void mma(C& c, const A& a, const B& b) {
     amd::Vector<float, 8> acc = __builtin_bit_cast(decltype(acc), c);
-    if constexpr (std::is_same_v<E, short>)
+    if constexpr (std::is_same_v<T, Bf16>)
       acc = __builtin_amdgcn_wmma_f32_16x16x16_bf16_w32_gfx12(a.k, b.k, acc);
     else
       acc = __builtin_amdgcn_wmma_f32_16x16x16_f16_w32_gfx12(a.k, b.k, acc);
     c = __builtin_bit_cast(C, acc);
-  }
-  static ROCM_SD_DEVICE B as_b(const C& c) {
-    amd::Vector<uint32_t, 4> words;
-    ROCM_SD_UNROLL
-    for (int i = 0; i < 4; ++i) words[i] = amd::pack<T>(c.x[2 * i], c.x[2 * i + 1]);
-    return __builtin_bit_cast(B, words);
-  }
-  template <bool kSum>
-  static ROCM_SD_DEVICE B as_weights(const C& c, float (&sum)[kColumns]) {
-    amd::Vector<uint32_t, 4> words;
-    ROCM_SD_UNROLL
-    for (int i = 0; i < 4; ++i) {
-      words[i] = amd::cut<T>(c.x[2 * i], c.x[2 * i + 1]);
-      if constexpr (kSum) sum[0] = amd::add_elements<Rdna4, T>(words[i], sum[0]);
-    }
-    return __builtin_bit_cast(B, words);
-  }
-  static ROCM_SD_DEVICE void store_columns(T* tile, int ld, const C& c) {
-    *reinterpret_cast<B*>(tile + column(0) * ld + row(0)) = as_b(c);
   }
   static ROCM_SD_DEVICE float column_sum(float x) { return x + amd::other_half(x); }
   static ROCM_SD_DEVICE float column_max(float x) { return Rdna4::max(x, amd::other_half(x)); }

@@ -128,10 +128,9 @@ struct FlashAttention : FlashWork<typename Cfg::T, Cfg::kDim, Cfg::kWaves * Cfg:
         softmax.rebase(factor, most, log2_scale);  // m and l (line 9)
         scale(o, factor);                          // O^T = O^T diag(2^(old m - m)) (line 10)
       }
-      softmax.template exponentiate<!kOnes && !Arch::kCutsWeights>(s,
-                                                                   log2_scale);  // P^T = 2^(S^T - m) (line 9)
-      mma_AtB<Arch, !kOnes && Arch::kCutsWeights>(o, stream(tiles.values()), s,
-                                                  softmax.total);  // O^T += V^T P^T
+      // P^T = 2^(S^T - m) (line 9), then O^T += V^T P^T (line 10)
+      softmax.template exponentiate<!kOnes && !Arch::kCutsWeights>(s, log2_scale);
+      mma_AtB<Arch, !kOnes && Arch::kCutsWeights>(o, stream(tiles.values()), s, softmax.total);
       tiles.values_read();
     }
   }

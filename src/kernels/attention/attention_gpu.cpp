@@ -93,11 +93,7 @@ std::string wave_kernel(const AttentionProblem& p) {
 std::optional<FlashPlan> plan_named(const Exec& ex, const AttentionProblem& p, const std::string& name) {
   thread_local ChoiceMemo<std::pair<FlashKey, std::string>, std::optional<FlashPlan>> memo;
   const GpuTraits& traits = gpu_device(ex)->traits();
-  return memo.of({key_of(traits, p), name}, [&]() -> std::optional<FlashPlan> {
-    for (FlashPlan& plan : flash_plans(p, traits))
-      if (describe(plan) == name) return std::move(plan);
-    return std::nullopt;
-  });
+  return memo.of({key_of(traits, p), name}, [&] { return choice_of(flash_plans(p, traits), name); });
 }
 
 Explanation explain(const AttentionProblem& p, const GpuTraits& traits) {

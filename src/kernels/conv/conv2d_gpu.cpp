@@ -183,7 +183,7 @@ void run(Exec& ex, const ConvProblem& p, const ConvChoice& choice) {
     const OpInfo info = p.info(concat(phases ? "gpu phases " : "gpu ", describe(fewer)).c_str());
     return launch_tma(ex, info, p, fewer, params);
   }
-  const bool sums_parts = kernel_tables(device.traits()).part_sums == PartSums::kWorkgroups;
+  const bool sums_parts = kernel_tables(device.traits()).sums_parts();
   Tensor partials;
   if (splits > 1 && !sums_parts) {
     partials = ex.alloc({splits, params.epilogue.rows, params.epilogue.channels}, DType::kF32);
@@ -228,11 +228,8 @@ std::optional<ConvChoice> choice_named(const Exec& ex, const ConvProblem& p, con
   thread_local ChoiceMemo<std::pair<ConvKey, std::string>, std::optional<ConvChoice>> memo;
   const GpuTraits& traits = gpu_device(ex)->traits();
   const ConvExtent extent = conv_extent(p);
-  return memo.of({key_of(traits, extent), name}, [&]() -> std::optional<ConvChoice> {
-    for (const ConvChoice& choice : conv_candidates(traits, extent))
-      if (describe(choice) == name) return choice;
-    return std::nullopt;
-  });
+  return memo.of({key_of(traits, extent), name},
+                 [&] { return choice_of(conv_candidates(traits, extent), name); });
 }
 
 std::vector<std::string> config_names(const Exec& ex, const ConvProblem& p) {
@@ -252,8 +249,7 @@ Refusal supports_config(const Exec& ex, const ConvProblem& p, const std::string&
   if (!choice) return "is no configuration for it";
   if (const Refusal refusal = supports_kernel(ex, conv_kernel_name(p.dtype(), choice->config)))
     return refusal;
-  const bool summed = kernel_tables(gpu_device(ex)->traits()).part_sums == PartSums::kWorkgroups;
-  if (choice->splits > 1 && !summed)
+  if (choice->splits > 1 && !kernel_tables(gpu_device(ex)->traits()).sums_parts())
     return supports_kernel(ex, concat("conv_reduce_", dtype_name(p.dtype())));
   return std::nullopt;
 }

@@ -65,7 +65,7 @@ std::optional<double> modelled_ns(const GpuTraits& traits, const ConvExtent& e, 
   const TileShape& s = choice.config.shape;
   const int64_t all = ceil_div(e.depth, s.block_k), steps = ceil_div(all, choice.splits);
   const int64_t tiles = tiles_of(e, s), groups = tiles * choice.splits;
-  if (kernel_tables(traits).part_sums == PartSums::kWorkgroups)
+  if (kernel_tables(traits).sums_parts())
     return shared_launch_ns(
         *of, *kernel, traits.compute_units,
         {tiles, shared_from(traits, e, s, choice.split_tiles), choice.splits, static_cast<double>(all),
@@ -137,8 +137,7 @@ std::vector<ConvChoice> choices_of(const GpuTraits& traits, const ConvExtent& e,
   }
   // The tiles of the last round alone.
   const int64_t units = std::max(1, traits.compute_units), phase = tiles_of(e, config.shape) / e.phases;
-  if (kernel_tables(traits).part_sums != PartSums::kWorkgroups || phase < units || phase % units == 0)
-    return out;
+  if (!kernel_tables(traits).sums_parts() || phase < units || phase % units == 0) return out;
   for (const int splits : {2, 3, 4, 5, 6, 8, 10, 12, 16}) {
     if (steps < 6 * splits || phase % units * splits > 3 * units) break;
     out.push_back({config, splits, 1, SharedTileSet::kLastRound});

@@ -1,31 +1,12 @@
 // conv2d in double precision, as the formula reads: the truth that every other implementation is checked
 // against.
-#include <cmath>
-#include <numbers>
 #include <vector>
 
-#include "base/dtype.hpp"
 #include "kernels/conv/conv2d_impl.hpp"
+#include "kernels/reference.hpp"
 
 namespace rocm_sd {
 namespace {
-
-double value_at(const void* data, DType dtype, int64_t i) {
-  if (dtype == DType::kF32) return static_cast<const float*>(data)[i];
-  const uint16_t bits = static_cast<const uint16_t*>(data)[i];
-  return dtype == DType::kF16 ? f16_to_float(bits) : bf16_to_float(bits);
-}
-
-double activated(double v, Activation act) {
-  switch (act) {
-    case Activation::kNone: return v;
-    case Activation::kSilu: return v / (1.0 + std::exp(-v));
-    case Activation::kGelu: return v * 0.5 * (1.0 + std::erf(v / std::numbers::sqrt2));
-    case Activation::kQuickGelu: return v / (1.0 + std::exp(-1.702 * v));
-    case Activation::kRelu: return v > 0 ? v : 0;
-  }
-  return v;
-}
 
 // Raw pointers and sizes of one problem.
 struct RefConv {
@@ -45,7 +26,7 @@ struct RefConv {
     const int64_t scale = upsample2x ? 2 : 1;
     if (iy < 0 || ix < 0 || iy >= scale * height || ix >= scale * width) return 0.0;
     const int64_t pixel = (n * height + iy / scale) * width + ix / scale;
-    return c < c1 ? value_at(x, dtype, pixel * c1 + c) : value_at(second, dtype, pixel * c2 + c - c1);
+    return c < c1 ? ref::load(x, dtype, pixel * c1 + c) : ref::load(second, dtype, pixel * c2 + c - c1);
   }
 
   // All output channels of one output pixel; w is [R,S,C,K].
@@ -61,15 +42,10 @@ struct RefConv {
     const int64_t base = ((n * out_h + p) * out_w + q) * out_channels;
     for (int64_t k = 0; k < out_channels; ++k) {
       double v = sums[k];
-      if (shift) v += value_at(shift, shift_dtype, n * shift_stride + k);
+      if (shift) v += ref::load(shift, shift_dtype, n * shift_stride + k);
       if (scale) v *= scale[base / out_channels / pixels_per_scale * factors + k % factors];
-      if (residual) v += value_at(residual, out_dtype, base + k);
-      const auto result = static_cast<float>(activated(v, act));
-      if (out_dtype == DType::kF32)
-        static_cast<float*>(y)[base + k] = result;
-      else
-        static_cast<uint16_t*>(y)[base + k] =
-            out_dtype == DType::kF16 ? float_to_f16(result) : float_to_bf16(result);
+      if (residual) v += ref::load(residual, out_dtype, base + k);
+      ref::store(y, out_dtype, base + k, ref::activated(v, act));
     }
   }
 };
@@ -81,7 +57,7 @@ std::vector<double> filter_last_to_front(const Tensor& plain) {  // [K,C,R,S] ->
     for (int64_t c = 0; c < c_count; ++c)
       for (int64_t t = 0; t < taps; ++t)
         out[(t * c_count + c) * k_count + k] =
-            value_at(plain.data(), plain.dtype(), (k * c_count + c) * taps + t);
+            ref::load(plain.data(), plain.dtype(), (k * c_count + c) * taps + t);
   return out;
 }
 

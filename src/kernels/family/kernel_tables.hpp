@@ -26,6 +26,8 @@ struct KernelTables {
   std::span<const GemmConfig> gemm, geglu, conv, eight_bit_gemm, eight_bit_geglu;
   std::span<const GemmConfig> gemm_f32, conv_f32;
 
+  // The workgroups that share a tile sum its parts; else another launch does.
+  bool sums_parts() const { return part_sums == PartSums::kWorkgroups; }
   // What a launch asks for beside what the kernel declares.
   uint32_t dynamic_lds(int bytes) const {
     return lds == LdsKind::kDynamic ? static_cast<uint32_t>(bytes) : 0;

@@ -3,9 +3,11 @@
 #include <algorithm>
 
 #include "composable_kernels/fused/gemm_eight_bit.hpp"
+#include "kernels/choice_memo.hpp"
 #include "kernels/eight_bit.hpp"
 #include "kernels/gemm/linear_configs.hpp"
 #include "kernels/gemm/linear_params.hpp"
+#include "kernels/gemm/linear_splits.hpp"
 #include "kernels/gpu_launch.hpp"
 #include "kernels/tma_plan.hpp"
 
@@ -90,13 +92,7 @@ void launch_tiles(Exec& ex, const LinearProblem& p, const EightBitChoice& choice
   GpuDevice& device = *gpu_device(ex);
   const TileShape& shape = choice.config.shape;
   const int64_t columns = p.gated ? 2 * p.out : p.out;
-  GemmReduceParams<T> reduce{nullptr, params.epilogue, choice.splits, p.gated};
-  Tensor partials;
-  if (choice.splits > 1) {
-    partials = ex.alloc({choice.splits, p.rows, columns}, DType::kF32);
-    reduce.partials = params.partials = partials.as<float>();
-    params.epilogue.channels = static_cast<int>(columns);
-  }
+  const PartialProducts<T> partials(ex, p, choice.splits, params);
   const auto tiles =
       static_cast<uint32_t>(ceil_div(p.rows, shape.block_m) * ceil_div(columns, shape.block_n));
   const GpuGrid grid{tiles, static_cast<uint32_t>(choice.splits), 1};
@@ -104,12 +100,7 @@ void launch_tiles(Exec& ex, const LinearProblem& p, const EightBitChoice& choice
   launch_kernel(ex, product_info(p, choice), *device.find_kernel(eight_bit_kernel_name(choice, p)), grid,
                 static_cast<uint32_t>(shape.waves() * device.traits().lanes), dynamic_lds(device, choice),
                 params);
-  if (choice.splits == 1) return;
-  const double bytes = static_cast<double>(partials.bytes() + p.y.bytes());
-  launch_kernel(ex, {"linear", concat("gpu reduce of ", choice.splits, ": ", p.describe()), 0, bytes},
-                *device.find_kernel(concat("gemm_reduce_", p.dtype())),
-                {static_cast<uint32_t>(ceil_div(p.rows * ceil_div(p.out, 8), kGemmReduceThreads)), 1, 1},
-                kGemmReduceThreads, 0, reduce);
+  partials.sum(ex, p);
 }
 
 template <class EightBit, class T>
@@ -136,18 +127,13 @@ Refusal supports_choice(const Exec& ex, const LinearProblem& p, const EightBitCh
 }
 
 std::optional<EightBitChoice> choice_named(const Exec& ex, const LinearProblem& p, const std::string& name) {
-  for (const EightBitChoice& choice : eight_bit_candidates(gpu_device(ex)->traits(), p))
-    if (describe(choice) == name) return choice;
-  return std::nullopt;
+  return choice_of(eight_bit_candidates(gpu_device(ex)->traits(), p), name);
 }
 
 std::vector<std::string> config_names(const Exec& ex, const LinearProblem& p) {
   const GpuTraits& traits = gpu_device(ex)->traits();
   if (ExplanationRecord* record = ExplanationRecord::current()) record->add(eight_bit_explanation(traits, p));
-  std::vector<std::string> names = {describe(eight_bit_default(traits, p))};
-  for (const EightBitChoice& choice : eight_bit_candidates(traits, p))
-    if (std::string name = describe(choice); name != names[0]) names.push_back(std::move(name));
-  return names;
+  return names_of(eight_bit_default(traits, p), eight_bit_candidates(traits, p));
 }
 
 Refusal supports_config(const Exec& ex, const LinearProblem& p, const std::string& config) {

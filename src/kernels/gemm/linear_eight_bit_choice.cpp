@@ -5,12 +5,11 @@
 #include "kernels/family/cost_model.hpp"
 #include "kernels/family/kernel_tables.hpp"
 #include "kernels/gemm/linear_eight_bit.hpp"
+#include "kernels/gemm/linear_splits.hpp"
 #include "kernels/tma_plan.hpp"
 
 namespace rocm_sd {
 namespace {
-
-constexpr int kMaxSplits = 8, kLeastSteps = 4;
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -57,10 +56,8 @@ void add_tiles(const GpuTraits& traits, const LinearProblem& p, const GemmConfig
   const int64_t steps = ceil_div(p.in, shape.block_k), columns = p.gated ? 2 * p.out : p.out;
   const int64_t tiles = ceil_div(p.rows, shape.block_m) * ceil_div(columns, shape.block_n);
   if (whole) out.push_back({config});
-  for (int splits = 2; splits <= kMaxSplits; ++splits) {
-    if (tiles * (splits - 1) >= 2LL * traits.compute_units || steps / splits < kLeastSteps) break;
-    if (ceil_div(steps, ceil_div(steps, splits)) == splits) out.push_back({config, splits});
-  }
+  for (const int splits : worthwhile_splits(tiles, steps, traits.compute_units))
+    out.push_back({config, splits});
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "kernels/dequantize/dequantize.hpp"
 #include "kernels/gemm/linear_configs.hpp"
 #include "kernels/gemm/linear_params.hpp"
+#include "kernels/gemm/linear_splits.hpp"
 #include "kernels/gpu_launch.hpp"
 #include "kernels/tma_plan.hpp"
 #include "runtime/weight_stream.hpp"
@@ -95,30 +96,21 @@ void launch_tiles(Exec& ex, const LinearProblem& p, const GpuKernel& kernel, con
     launch_kernel(ex, p.info(concat("gpu ", describe(choice)).c_str()), kernel, grid, threads,
                   dynamic_lds(device, choice.config->lds_bytes(sizeof(T))), params);
   };
-  if (kernel_tables(device.traits()).part_sums == PartSums::kWorkgroups) {
+  if (kernel_tables(device.traits()).sums_parts()) {
     const SharedTiles shared(ex, shape, tiles, choice.splits, choice.split_tiles);
     params.parts = shared.parts;
     params.split_steps = (steps + choice.splits - 1) / choice.splits;
     const GpuGrid grid{shared.workgroups(tiles), 1, 1};
     return launch_grid(grid, shared.order(device.traits(), grid));
   }
-  GemmReduceParams<T> reduce{nullptr, params.epilogue, choice.splits, p.gated};
-  Tensor partials;
+  const PartialProducts<T> partials(ex, p, choice.splits, params);
   if (choice.splits > 1) {
-    partials = ex.alloc({choice.splits, p.rows, columns}, DType::kF32);
-    reduce.partials = params.partials = partials.as<float>();
     params.splits = choice.splits;
     params.split_steps = (steps + choice.splits - 1) / choice.splits;
-    params.epilogue.channels = static_cast<int>(columns);
   }
   const GpuGrid grid{tiles, static_cast<uint32_t>(choice.splits), 1};
   launch_grid(grid, group_order(device.traits(), grid));
-  if (choice.splits == 1) return;
-  const GpuKernel& sum = *device.find_kernel(concat("gemm_reduce_", p.dtype()));
-  const double bytes = static_cast<double>(partials.bytes() + p.y.bytes());
-  launch_kernel(ex, {"linear", concat("gpu reduce of ", choice.splits, ": ", p.describe()), 0, bytes}, sum,
-                {ceil_div(p.rows * ceil_div(p.out, 8), kGemmReduceThreads), 1, 1}, kGemmReduceThreads, 0,
-                reduce);
+  partials.sum(ex, p);
 }
 
 template <class T>
@@ -161,8 +153,7 @@ Refusal supports_choice(const Exec& ex, const LinearProblem& p, const GemmChoice
   const GpuTraits& traits = gpu_device(ex)->traits();
   if (const Refusal refusal = supports_kernel(ex, gemm_kernel_name(traits, choice, p.dtype(), p.gated)))
     return refusal;
-  if (choice.splits > 1 && !uses_tma(choice.config->algorithm) &&
-      kernel_tables(traits).part_sums == PartSums::kLaunch)
+  if (choice.splits > 1 && !uses_tma(choice.config->algorithm) && !kernel_tables(traits).sums_parts())
     return supports_kernel(ex, concat("gemm_reduce_", p.dtype()));
   return std::nullopt;
 }
@@ -170,20 +161,13 @@ Refusal supports_choice(const Exec& ex, const LinearProblem& p, const GemmChoice
 std::optional<GemmChoice> choice_named(const Exec& ex, const LinearProblem& p, const std::string& name) {
   thread_local ChoiceMemo<std::pair<LinearKey, std::string>, std::optional<GemmChoice>> memo;
   const GpuTraits& traits = gpu_device(ex)->traits();
-  return memo.of({key_of(traits, p), name}, [&]() -> std::optional<GemmChoice> {
-    for (const GemmChoice& choice : linear_candidates(traits, p))
-      if (describe(choice) == name) return choice;
-    return std::nullopt;
-  });
+  return memo.of({key_of(traits, p), name}, [&] { return choice_of(linear_candidates(traits, p), name); });
 }
 
 std::vector<std::string> config_names(const Exec& ex, const LinearProblem& p) {
   const GpuTraits& traits = gpu_device(ex)->traits();
   if (ExplanationRecord* record = ExplanationRecord::current()) record->add(linear_explanation(traits, p));
-  std::vector<std::string> names = {describe(linear_default_config(traits, p))};
-  for (const GemmChoice& choice : linear_candidates(traits, p))
-    if (std::string name = describe(choice); name != names[0]) names.push_back(std::move(name));
-  return names;
+  return names_of(linear_default_config(traits, p), linear_candidates(traits, p));
 }
 
 Refusal supports_config(const Exec& ex, const LinearProblem& p, const std::string& config) {

@@ -7,14 +7,11 @@
 #include "kernels/family/kernel_tables.hpp"
 #include "kernels/gemm/linear_gpu.hpp"
 #include "kernels/gemm/linear_params.hpp"
+#include "kernels/gemm/linear_splits.hpp"
 #include "kernels/tma_plan.hpp"
 
 namespace rocm_sd {
 namespace {
-
-constexpr int kMaxSplits = 8;
-// Steps that a part of the depth must have, so that its pipeline fills.
-constexpr int kLeastSteps = 4;
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -29,7 +26,7 @@ std::optional<double> modelled_ns(const GpuTraits& traits, const LinearProblem& 
   const int64_t tiles = ceil_div(p.rows, s.block_m) * ceil_div(columns, s.block_n);
   const int64_t all = ceil_div(p.in, s.block_k), steps = ceil_div(all, choice.splits),
                 more = ceil_div(p.rank(), s.block_k);  // of the last part
-  if (kernel_tables(traits).part_sums == PartSums::kWorkgroups)
+  if (kernel_tables(traits).sums_parts())
     return shared_launch_ns(*of, *kernel, traits.compute_units,
                             {tiles, whole_tiles(traits, tiles, choice.split_tiles), choice.splits,
                              static_cast<double>(all + more), static_cast<double>(steps + more),
@@ -112,23 +109,18 @@ std::vector<GemmChoice> linear_candidates(const GpuTraits& traits, const LinearP
   for (const GemmConfig* config : gemm_configs(traits, p.dtype(), p.gated))
     if (!uses_tma(config->algorithm) && takes(config->algorithm)) out.push_back({config, 1});
   // Where a launch sums the parts, split products are plain ones, and that pairs values and gates.
-  const bool sums_parts = family.part_sums == PartSums::kWorkgroups;
+  const bool sums_parts = family.sums_parts();
   for (const GemmConfig* config : gemm_configs(traits, p.dtype(), sums_parts && p.gated)) {
     if (uses_tma(config->algorithm) || !takes(config->algorithm)) continue;
     const TileShape& shape = config->shape;
     const int64_t steps = ceil_div(p.in, shape.block_k), columns = p.gated ? 2 * p.out : p.out;
     const int64_t tiles = ceil_div(p.rows, shape.block_m) * ceil_div(columns, shape.block_n);
-    for (int splits = 2; splits <= kMaxSplits; ++splits) {
-      if (tiles * (splits - 1) >= 2LL * traits.compute_units || steps / splits < kLeastSteps) break;
-      if (ceil_div(steps, ceil_div(steps, splits)) == splits) out.push_back({config, splits});
-    }
-    // The tiles of the last round alone.
-    const int64_t units = std::max(1, traits.compute_units), rest = tiles % units;
-    if (!sums_parts || tiles < units || rest == 0) continue;
-    for (int splits = 2; splits <= kMaxSplits; ++splits) {
-      if (rest * (splits - 1) >= 2 * units || steps / splits < kLeastSteps) break;
-      if (ceil_div(steps, ceil_div(steps, splits)) == splits)
-        out.push_back({config, splits, 1, SharedTileSet::kLastRound});
+    for (const SharedTileSet set : {SharedTileSet::kAll, SharedTileSet::kLastRound}) {
+      const int64_t whole = whole_tiles(traits, tiles, set), shared = tiles - whole;
+      // Those of the last round alone, where there are several rounds.
+      if (set == SharedTileSet::kLastRound && (!sums_parts || whole == 0 || shared == 0)) continue;
+      for (const int splits : worthwhile_splits(shared, steps, traits.compute_units))
+        out.push_back({config, splits, 1, set});
     }
   }
   for (const GemmConfig* config : gemm_configs(traits, p.dtype(), p.gated))
@@ -184,7 +176,7 @@ GemmChoice linear_default_config(const GpuTraits& traits, const LinearProblem& p
 
 std::string gemm_kernel_name(const GpuTraits& traits, const GemmChoice& choice, DType dtype, bool gated) {
   if (!choice.config) return concat(gated ? "gemv_geglu_" : "gemv_", dtype);
-  const bool pairs = choice.splits == 1 || kernel_tables(traits).part_sums == PartSums::kWorkgroups;
+  const bool pairs = choice.splits == 1 || kernel_tables(traits).sums_parts();
   const char* op = gated && pairs ? "geglu_" : "gemm_";
   return kernel_name(*choice.config, op, std::string(dtype_name(dtype)).c_str()).c_str();
 }

@@ -18,7 +18,7 @@ Tensor sample_euler_plus_plus(SamplerRun& run, Tensor x, double eta) {
     const Tensor denoised = run.denoise(x, run.levels[static_cast<size_t>(i)], nullptr, &negative);
     const auto [down, up] = ancestral_step(run.sigma(i), run.sigma(i + 1), eta);
     x = plus_plus_step(run.ex, x, denoised, negative, run.sigma(i), down);
-    if (up > 0) x = linear_combination(run.ex, {{1, x}, {up * run.options.s_noise, run.noise()}});
+    add_noise(run, x, up);
     run.report(i, run.sigma(i), x, denoised);
   }
   return x;

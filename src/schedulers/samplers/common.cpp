@@ -23,6 +23,11 @@ Tensor slope(Exec& ex, const Tensor& x, const Tensor& denoised, double sigma) {
   return linear_combination(ex, {{1 / sigma, x}, {-1 / sigma, denoised}});
 }
 
+void add_noise(SamplerRun& run, Tensor& x, double deviation) {
+  if (deviation <= 0) return;
+  x = linear_combination(run.ex, {{1, x}, {deviation * run.options.s_noise, run.noise()}});
+}
+
 NoiseLevel churn(SamplerRun& run, Tensor& x, int i) {
   const SamplerOptions& options = run.options;
   const NoiseLevel& level = run.levels[static_cast<size_t>(i)];
@@ -30,7 +35,7 @@ NoiseLevel churn(SamplerRun& run, Tensor& x, int i) {
   const double gamma = std::min(options.s_churn / run.steps(), std::sqrt(2.0) - 1);
   const double raised = level.sigma * (1 + gamma);
   const double added = safe_sqrt(raised * raised - level.sigma * level.sigma);
-  x = linear_combination(run.ex, {{1, x}, {added * options.s_noise, run.noise()}});
+  add_noise(run, x, added);
   return level_of_sigma(run.noise_schedule, raised);
 }
 

@@ -24,6 +24,9 @@ Tensor euler_step(Exec& ex, const Tensor& x, const Tensor& denoised, double from
 // (x - denoised) / sigma, the slope dx/dsigma (Karras et al. 2022, equation 3).
 Tensor slope(Exec& ex, const Tensor& x, const Tensor& denoised, double sigma);
 
+// Fresh noise of this standard deviation, times options.s_noise; none is drawn where it is 0.
+void add_noise(SamplerRun& run, Tensor& x, double deviation);
+
 // Karras et al. 2022, algorithm 2: raises x from levels[i] to a noisier sigma by options.s_churn and returns
 // the level that x then has.
 NoiseLevel churn(SamplerRun& run, Tensor& x, int i);

@@ -17,7 +17,7 @@ Tensor sample_dpm2_ancestral(SamplerRun& run, Tensor x) {
       const double step = (down - from) / middle;
       x = linear_combination(run.ex, {{1, x}, {step, at_middle}, {-step, denoised_middle}});
     }
-    if (up > 0) x = linear_combination(run.ex, {{1, x}, {up * run.options.s_noise, run.noise()}});
+    add_noise(run, x, up);
     run.report(i, from, x, denoised);
   }
   return x;

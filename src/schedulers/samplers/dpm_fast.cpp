@@ -60,7 +60,7 @@ Tensor sample_dpm_fast(SamplerRun& run, Tensor x) {
     const double up = safe_sqrt(to * to - down * down);
     const Tensor denoised = i == 0 ? run.denoise(x, 0) : run.denoise_at(x, from);
     x = solver_step(run, x, denoised, from, down, orders[static_cast<size_t>(i)]);
-    if (up > 0) x = linear_combination(run.ex, {{1, x}, {up * run.options.s_noise, run.noise()}});
+    add_noise(run, x, up);
     run.report(i, from, x, denoised);
   }
   return x;

@@ -16,7 +16,7 @@ Tensor sample_dpmpp_2s_ancestral(SamplerRun& run, Tensor x) {
       Tensor at_middle = euler_step(run.ex, x, denoised, from, middle);
       x = euler_step(run.ex, x, run.denoise_at(at_middle, middle), from, down);
     }
-    if (up > 0) x = linear_combination(run.ex, {{1, x}, {up * run.options.s_noise, run.noise()}});
+    add_noise(run, x, up);
     run.report(i, from, x, denoised);
   }
   return x;

@@ -8,7 +8,7 @@ Tensor sample_euler_ancestral(SamplerRun& run, Tensor x) {
     const Tensor denoised = run.denoise(x, i);
     const auto [down, up] = ancestral_step(run.sigma(i), run.sigma(i + 1), *run.options.eta);
     x = euler_step(run.ex, x, denoised, run.sigma(i), down);
-    if (up > 0) x = linear_combination(run.ex, {{1, x}, {up * run.options.s_noise, run.noise()}});
+    add_noise(run, x, up);
     run.report(i, run.sigma(i), x, denoised);
   }
   return x;

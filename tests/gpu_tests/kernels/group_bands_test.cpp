@@ -47,8 +47,10 @@ Tensor banded(Exec& ex, const Tensor& x, const NormWeight& w, const Case& c) {
   return y;
 }
 
-void check(const Case& c, DType dtype) {
-  const Tensor x = random_tensor({1, c.height, c.width, c.channels}, dtype, 1, 3);
+// normed(ex, x, w): the norm in steps, against group_norm on the host.
+template <class Normed>
+void check(const Case& c, DType dtype, int64_t images, const Normed& normed) {
+  const Tensor x = random_tensor({images, c.height, c.width, c.channels}, dtype, 1, 3);
   const Tensor gain = random_tensor({c.channels}, DType::kF32, 2),
                bias = random_tensor({c.channels}, DType::kF32, 3);
   const std::vector<double> want = on_host("group_norm", [&](Exec& ex, const Place&) {
@@ -56,43 +58,33 @@ void check(const Case& c, DType dtype) {
   });
   const ForcedImpl scale("group_scale", "gpu"), normalise("normalise_channels", "gpu");
   const std::vector<double> got = on_gpu("group_moments", [&](Exec& ex, const Place& place) {
-    return banded(ex, place(x), {place(gain), place(bias)}, c);
+    return normed(ex, place(x), NormWeight{place(gain), place(bias)});
   });
   expect_near(got, want, reduction_tolerance(dtype, c.height * c.width * c.channels / c.groups),
-              fmt::format("{}x{}x{}", c.height, c.width, c.channels));
+              fmt::format("{} x {}x{}x{}", images, c.height, c.width, c.channels));
+}
+void check_banded(const Case& c, DType dtype) {
+  check(c, dtype, 1, [&](Exec& ex, const Tensor& x, const NormWeight& w) { return banded(ex, x, w, c); });
 }
 
 TEST_P(GpuGroupBands, AreAGroupNorm) {
   for (const Case& c : {Case{1, 1, 8, 1, {}}, Case{7, 5, 32, 8, {1, 2}}, Case{40, 61, 64, 32, {13, 39}},
                         Case{23, 37, 24, 3, {11}}, Case{64, 64, 512, 32, {16, 32, 48}}})
-    check(c, GetParam());
+    check_banded(c, GetParam());
 }
 
 // All images in one launch, with moments in the middle of those of other rows, as those of ranks lie.
 TEST_P(GpuGroupBands, OfSeveralImages) {
-  const int64_t images = 3;
-  for (const Case& c : {Case{7, 5, 32, 8, {}}, Case{16, 33, 64, 32, {}}, Case{9, 4, 24, 3, {}}}) {
-    const DType dtype = GetParam();
-    const Tensor x = random_tensor({images, c.height, c.width, c.channels}, dtype, 1, 3);
-    const Tensor gain = random_tensor({c.channels}, DType::kF32, 2),
-                 bias = random_tensor({c.channels}, DType::kF32, 3);
-    const std::vector<double> want = on_host("group_norm", [&](Exec& ex, const Place&) {
-      return group_norm(ex, x, {gain, bias}, {.groups = c.groups, .eps = 1e-6f, .act = Activation::kSilu});
-    });
-    const ForcedImpl scale("group_scale", "gpu"), normalise("normalise_channels", "gpu");
-    const std::vector<double> got = on_gpu("group_moments", [&](Exec& ex, const Place& place) {
-      const Tensor on_device = place(x), y = ex.alloc_like(on_device);
+  for (const Case& c : {Case{7, 5, 32, 8, {}}, Case{16, 33, 64, 32, {}}, Case{9, 4, 24, 3, {}}})
+    check(c, GetParam(), 3, [&](Exec& ex, const Tensor& x, const NormWeight& w) {
+      const Tensor y = ex.alloc_like(x);
       const int64_t rows = moment_rows(c.height * c.width);
-      const Tensor moments = ex.alloc({images, 3 * rows, c.groups, 3}, DType::kF32);
+      const Tensor moments = ex.alloc({x.dim(0), 3 * rows, c.groups, 3}, DType::kF32);
       for (const int64_t begin : {0, 1, 2})  // three times the same: the same mean and deviation
-        group_moments(ex, on_device, c.groups, moments.narrow(1, begin * rows, rows));
-      const NormWeight w{place(gain), place(bias)};
-      normalise_channels(ex, on_device, group_scale(ex, moments, w, 1e-6f), w, Activation::kSilu, y);
+        group_moments(ex, x, c.groups, moments.narrow(1, begin * rows, rows));
+      normalise_channels(ex, x, group_scale(ex, moments, w, 1e-6f), w, Activation::kSilu, y);
       return y;
     });
-    expect_near(got, want, reduction_tolerance(dtype, c.height * c.width * c.channels / c.groups),
-                fmt::format("{} x {}x{}x{}", images, c.height, c.width, c.channels));
-  }
 }
 
 // As a rank has them: its rows between those of its neighbours.
@@ -130,7 +122,7 @@ TEST_P(GpuGroupBands, OfTheVaeFull) {
   const auto side = static_cast<int64_t>(std::lround(std::sqrt(static_cast<double>(norm.pixels))));
   std::vector<int64_t> cuts;
   for (int64_t row = side / 8; row < side; row += side / 8) cuts.push_back(row);
-  check({side, side, norm.channels, norm.groups, cuts}, GetParam());
+  check_banded({side, side, norm.channels, norm.groups, cuts}, GetParam());
 }
 
 }  // namespace

@@ -300,6 +300,24 @@ TEST_P(Timing, LaunchesAreRoundsOfGroups) {
   EXPECT_EQ(many.processors, processors);
 }
 
+// The last quarter of a launch's groups have a part of the others' work.
+TEST_P(Timing, LastGroupsThatHaveLessToDoTakeLess) {
+  const Machine m = round_machine(GetParam().target);
+  const uint32_t simds = gfx9() ? 4 : 2, waves = simds * (gfx9() ? 4 : 16), processors = gfx9() ? 2 : 1;
+  const auto took = [&](uint32_t whole_groups) {
+    const std::string code =
+        concat("s_cmp_ge_u32 ", gfx12() ? "ttmp9" : "s2", ", ", whole_groups * processors,
+               "\ns_cbranch_scc1 .Lpart\n", times(1800, "v_add_f32_e32 v1, v1, v1"), ".Lpart:\n",
+               times(200, "v_add_f32_e32 v1, v1, v1"));
+    const Case launch{
+        .code = code, .registers = gfx9() ? 128 : 96, .waves = waves, .groups = 40 * processors};
+    return time(launch, m).cycles;
+  };
+  const double all = took(40);
+  EXPECT_NEAR(took(30), all * (30 + 10 * 0.1) / 40, 0.05 * all);
+  EXPECT_NEAR(took(39), all * (39 + 0.1) / 40, 0.05 * all);
+}
+
 TEST_P(Timing, RegistersAndLdsLimitTheGroupsAtOnce) {
   const Machine m = round_machine(GetParam().target);
   const bool full = find_rates(GetParam().target)->registers == 1536;
