@@ -65,6 +65,10 @@ def row(program: Path, gpu: str, count: int, link: str, side: int, split: str) -
             "memory": f"{each:.1f} of {alone:.1f} alone{'' if peer['fits'] else ', too much'}"}
 
 
+def splits_of(count: int) -> tuple[str, ...]:
+    return ("guidance", "rows", "displaced") if count == 2 else ("guidance-rows", "guidance-displaced", "rows", "displaced")
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--program", type=Path, default=record.REPOSITORY / "build" / "cpu" / "apps" / "cli" / "rocm-sd")
@@ -74,7 +78,7 @@ def main() -> int:
     tables = {}
     with ThreadPoolExecutor(args.jobs) as threads:
         waiting = {name: [threads.submit(row, args.program, gpu, count, link, side, split) for gpu, count, link in machines for side in SIDES
-                          for split in ("guidance" if count == 2 else "guidance-rows", "rows", "displaced")]
+                          for split in splits_of(count)]
                    for name, machines in MACHINES.items()}
         for name, rows in waiting.items():
             tables[name] = record.table(COLUMNS, [one.result() for one in rows])
