@@ -136,6 +136,28 @@ TEST(GpuDevice, RunsAKernelWithLdsOfTheLaunch) {
   }
 }
 
+// A later read has what was there when it was asked for, whatever was launched since, and whoever does not
+// get it leaves nothing behind.
+TEST(GpuDevice, ReadsLaterWhatIsThereNow) {
+  const Tensor x = on_gpu({1, 2, 3}), y = on_gpu({10, 20, 30});
+  std::vector<std::unique_ptr<PendingRead>> reads;
+  for (int round = 0; round < 5; ++round) {
+    reads.push_back(test_gpu().read_later(y.data(), 3 * sizeof(float)));
+    axpy(x, y, 1);
+  }
+  reads.erase(reads.begin() + 1);
+  for (const int round : {4, 0, 3, 2}) {
+    float got[3] = {};
+    reads[static_cast<size_t>(round > 0 ? round - 1 : 0)]->get(got);
+    for (int i = 0; i < 3; ++i)
+      EXPECT_EQ(got[i], static_cast<float>((10 + round) * (i + 1))) << round << ", " << i;
+  }
+  reads.clear();
+  float again[3] = {};
+  test_gpu().read_later(y.data(), sizeof(again))->get(again);
+  EXPECT_EQ(again[2], 45);
+}
+
 TEST(GpuDevice, ReplaysAGraph) {
   const auto x = random_values(777, 4), y = random_values(777, 5);
   const Tensor gx = on_gpu(x), gy = on_gpu(y);

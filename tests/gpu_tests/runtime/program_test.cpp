@@ -14,6 +14,7 @@ struct Forward {
   Tensor x, y;
   int launches = 0;
   bool waits = false;
+  int additions = 1;  // of the temporary to y
 
   void axpy(Exec& ex, const Tensor& from, const Tensor& to, float scale) {
     const GpuKernel* kernel = test_gpu().find_kernel("probe_axpy");
@@ -33,7 +34,7 @@ struct Forward {
       test_gpu().fill_zero(data, bytes);
     });
     axpy(ex, x, temporary, 3);
-    axpy(ex, temporary, y, 1);
+    for (int i = 0; i < additions; ++i) axpy(ex, temporary, y, 1);
   }
 };
 
@@ -64,6 +65,16 @@ TEST_F(GpuProgram, ReplaysAsOneGraph) {
     expect_y(3.0f * static_cast<float>(round));
   }
   EXPECT_EQ(forward.launches, 6) << "recorded once, then replayed by the device";
+}
+
+// More launches than the first part of a long graph has: all run, in their order, once for each replay.
+TEST_F(GpuProgram, ReplaysALongGraphInParts) {
+  forward.additions = 500;
+  for (int round = 1; round <= 4; ++round) {
+    program.run();
+    expect_y(1500.0f * static_cast<float>(round));
+  }
+  EXPECT_EQ(forward.launches, 2 * 502);
 }
 
 TEST_F(GpuProgram, RecordsAgainWhereTheArenaMoved) {
