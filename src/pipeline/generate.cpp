@@ -101,13 +101,9 @@ GenerateResult Pipeline::State::draw(const PreparedRequest& r, const Callbacks& 
     if (callbacks.planned) callbacks.planned(result.plan);
   }
   end_stage("plan");
-  // The processor draws the noise while the device encodes the text. It reads the request: nobody leaves
-  // before.
-  const struct Awaited {
-    std::future<FirstNoise>& noise;
-    ~Awaited() { noise = {}; }
-  } awaited{noise_under_way_};
-  noise_under_way_ = std::async(std::launch::async, [this, &r] { return first_noise(r); });
+  // The processor draws the noise while the device encodes the text.
+  std::future<FirstNoise> noise =
+      std::async(std::launch::async, draw_first_noise, seeded_noise(r), noise_draws(r));
   const TextStates states = encode_text(r, who);
   report("text", 1, 1);
   end_stage("text");
@@ -123,7 +119,7 @@ GenerateResult Pipeline::State::draw(const PreparedRequest& r, const Callbacks& 
     end_stage("encode");
   }
   preview_seconds_ = 0;
-  const Tensor latents = sample(r, states, init, callbacks);  // [batch,h,w,4]
+  const Tensor latents = sample(r, states, init, std::move(noise), callbacks);  // [batch,h,w,4]
   end_stage("sample");
   if (!has_company(r)) result.savings = describe_savings(r, unet->calls());
   if (preview_seconds_ > 0) {  // is part of the sampling's

@@ -45,13 +45,12 @@ NoiseDraws Pipeline::State::noise_draws(const ResolvedRequest& r) const {
   return draws;
 }
 
-FirstNoise Pipeline::State::first_noise(const ResolvedRequest& r) const {
-  FirstNoise out{.noise = seeded_noise(r), .start = {}};
-  const NoiseDraws draws = noise_draws(r);
-  if (draws.init) out.noise.next_aside();
-  if (draws.start) out.start = out.noise.next();
-  if (draws.masked) out.noise.next_aside();
-  return out;
+FirstNoise draw_first_noise(BatchNoise noise, const NoiseDraws& draws) {
+  if (draws.init) noise.next_aside();
+  std::vector<float> start;
+  if (draws.start) start = noise.next();
+  if (draws.masked) noise.next_aside();
+  return {std::move(noise), std::move(start)};
 }
 
 // pixels [H,W,3] in -1..1 -> latents [batch,h,w,4] as the sampler wants them. noise [batch,h,w,4]: a sample

@@ -144,7 +144,7 @@ void Pipeline::State::keep_unmasked(SamplerHooks& hooks, const ResolvedRequest& 
 
 // -> latents [N,h,w,4] f32 of the sampler's last level.
 Tensor Pipeline::State::sample(const PreparedRequest& r, const TextStates& states, const InitImage& init,
-                               const Callbacks& callbacks) {
+                               std::future<FirstNoise> noise, const Callbacks& callbacks) {
   const RunWatch who = watch(callbacks);
   return run_with_retry(Part::kUnet, r, [&] {
     if (r.shared) r.shared->begin(r, states, size_conditions(r, components.kind == ModelKind::kSdxlRefiner));
@@ -152,7 +152,8 @@ Tensor Pipeline::State::sample(const PreparedRequest& r, const TextStates& state
     Exec ex(scratch);
     ex.profiler = who.profiler;
     ex.cancel = who.cancel;
-    Tensor latents = run_steps(ex, r, states, init, callbacks);
+    FirstNoise first = noise.valid() ? noise.get() : draw_first_noise(seeded_noise(r), noise_draws(r));
+    Tensor latents = run_steps(ex, r, states, init, std::move(first), callbacks);
     const NotFinite found{"UNet", nonfinite_values(ex, latents), latents.numel()};
     check_windows();
     if (found.count > 0) throw found;
@@ -180,10 +181,10 @@ Tensor Pipeline::State::first_latents(Exec& ex, const ResolvedRequest& r, const 
 }
 
 Tensor Pipeline::State::run_steps(Exec& ex, const PreparedRequest& r, const TextStates& states,
-                                  const InitImage& init, const Callbacks& callbacks) {
+                                  const InitImage& init, FirstNoise first, const Callbacks& callbacks) {
   const GenerateRequest& q = r.request;
   const RunWatch who = watch(callbacks);
-  auto [noise, start] = noise_under_way_.valid() ? noise_under_way_.get() : first_noise(r);
+  auto& [noise, start] = first;
   if (!q.initial_noise.empty()) start = to_nhwc(q.initial_noise, noise.shape());
 
   const ConditionShare own = own_conditions(r);

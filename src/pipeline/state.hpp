@@ -55,6 +55,8 @@ struct FirstNoise {
   std::vector<float> start;  // [N,H,W,C]; or empty
 };
 
+FirstNoise draw_first_noise(BatchNoise noise, const NoiseDraws& draws);
+
 // [N,C,H,W] as other engines give noise -> [N,H,W,C].
 std::vector<float> to_nhwc(const std::vector<float>& nchw, const Shape& nhwc);
 
@@ -189,7 +191,6 @@ struct Pipeline::State {
   // init_stage.cpp
   BatchNoise seeded_noise(const ResolvedRequest& r) const;  // from the beginning of every image's generator
   NoiseDraws noise_draws(const ResolvedRequest& r) const;
-  FirstNoise first_noise(const ResolvedRequest& r) const;
   InitImage encode_init(const PreparedRequest& r, const RunWatch& watch);
   Tensor encode_image(const PreparedRequest& r, const std::vector<float>& pixels,
                       const std::vector<float>& noise, const RunWatch& watch);
@@ -197,9 +198,9 @@ struct Pipeline::State {
   void empty_masked(const PreparedRequest& r, InitImage& init) const;
   Tensor extra_channels(const PreparedRequest& r, const InitImage& init, const std::vector<float>& noise,
                         const RunWatch& watch);
-  // sampling.cpp
+  // sampling.cpp. noise: draw_first_noise() under way, for the first attempt.
   Tensor sample(const PreparedRequest& r, const TextStates& states, const InitImage& init,
-                const Callbacks& callbacks);
+                std::future<FirstNoise> noise, const Callbacks& callbacks);
   void prepare_unet(const PreparedRequest& r, const TextStates& states, const InitImage& init,
                     const RunWatch& watch);
   Tensor first_latents(Exec& ex, const ResolvedRequest& r, const InitImage& init,
@@ -207,7 +208,7 @@ struct Pipeline::State {
   // The text of the UNet's call number `call`, where another one was at work.
   void use_text(const PreparedRequest& r, const TextStates& states, size_t call, const RunWatch& watch);
   Tensor run_steps(Exec& ex, const PreparedRequest& r, const TextStates& states, const InitImage& init,
-                   const Callbacks& callbacks);
+                   FirstNoise first, const Callbacks& callbacks);
   // guidance_split.cpp. Those conditions of a step that this rank computes: all where there are no others.
   ConditionShare own_conditions(const ResolvedRequest& r) const;
   // predicted: of the own conditions [own*N,h,w,4] f32 -> of all [K*N,h,w,4].
@@ -262,7 +263,6 @@ struct Pipeline::State {
   bool refused_ = false;                     // by plan_within_budget(): no other attempt can help
   Part at_work_ = Part::kText;               // the stage that asked for memory last
   double preview_seconds_ = 0;               // of the image at work
-  std::future<FirstNoise> noise_under_way_;  // of the first attempt at the image at work
   std::unique_ptr<ImageUpscaler> upscaler_;  // of the last request with one
   std::string upscaler_file_;
   uint64_t device_peak_ = 0;  // most memory that the devices had at once, of the image at work
