@@ -86,13 +86,6 @@ struct Cdna3Family : AmdFamily {
       {.shape = {.block_m = 256, .block_n = 32, .block_k = 32, .waves_m = 4, .direct = kRows}},
       {.shape = {.block_m = 256, .block_n = 16, .block_k = 32, .waves_m = 4, .direct = kRows}},
       to_lds_gemm({.block_m = 128, .block_n = 64, .block_k = 32, .waves_m = 4, .direct = kRows, .ahead = 2}),
-      to_lds_gemm({.block_m = 64,
-                   .block_n = 128,
-                   .block_k = 32,
-                   .waves_n = 4,
-                   .stages = 4,
-                   .direct = kWeights,
-                   .ahead = 4}),
   });
 
   // The first is also compiled as GEGLU.
