@@ -112,10 +112,10 @@ struct Amd {
 #else
   static constexpr int kLdsLoadBytes = 4;
 #endif
-  static constexpr int kMostLoadOffset = 4095;
+  static constexpr int kMaxLoadOffset = 4095;
   template <int kOffset>
   static ROCM_SD_DEVICE void load_to_lds(Buffer from, uint32_t lane_offset, void* to) {
-    static_assert(kOffset >= 0 && kOffset <= kMostLoadOffset);
+    static_assert(kOffset >= 0 && kOffset <= kMaxLoadOffset);
     amd::raw_buffer_load_to_lds(from, (amd::LdsPointer)to, kLdsLoadBytes, static_cast<int>(lane_offset), 0,
                                 kOffset, 0);
   }

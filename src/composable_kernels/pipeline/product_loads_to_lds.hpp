@@ -30,7 +30,7 @@ class LdsLoads {
   static constexpr int kColumns = kRowsOfLoad >= 8 ? 1 : 8 / kRowsOfLoad;
   // Loads that the offset of one base in LDS reaches. It counts in memory, too, where it is taken off the
   // lanes' offsets before.
-  static constexpr int kReach = Arch::kMostLoadOffset / kLoadBytes + 1;
+  static constexpr int kReach = Arch::kMaxLoadOffset / kLoadBytes + 1;
   static constexpr uint32_t kBefore = kReach * kLoadBytes;
   static_assert(Source::kOneBase && kLoadBytes % kRowBytes == 0 && kWaveBytes % kLoadBytes == 0);
   static_assert(kWaveBytes / kRowBytes % 8 == 0 || Cfg::kWaves == 1);
