@@ -9,7 +9,7 @@
 // Numerics  float accumulators, k ascending, then r; parts of k are summed in order by gemm_reduce_body, or with
 //           Arch::kSumsParts by sum_parts()
 // Limits    depth, rank and strides are multiples of 16 bytes, operands aligned to them; rows and columns any;
-//           a term by the pipelines of PipelineOf and by TMA only
+//           a term by the pipelines of PipelineOf, by loads to LDS and by TMA only
 #pragma once
 
 #include "composable_kernels/fused/epilogue.hpp"

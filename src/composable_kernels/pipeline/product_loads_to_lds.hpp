@@ -1,10 +1,10 @@
 // Pipeline: global memory -> LDS without a register between (Arch::load_to_lds), Cfg::kStages steps ahead; an
-// operand that goes around LDS (Cfg::kShape.direct) as many steps ahead in registers.
+// operand that goes around LDS (Cfg::kShape.direct) Cfg::kShape.ahead steps ahead in registers.
 // Mapping   a wave loads a contiguous part of each operand's tile: Arch::kLdsLoadBytes a lane and load, one lane
 //           behind the other in LDS. The tile's swizzle is therefore one of what the lanes read. While a step
 //           is multiplied, the fragments of the next one are read from LDS
 // Traffic   Cfg::kStages tiles of the staged operands in LDS, one barrier a step
-// Limits    Cfg is a LoadsToLdsCfg; kStages even; sources with one base (kOneBase)
+// Limits    Cfg is a LoadsToLdsCfg; kStages or ahead even, one a multiple of the other; sources with one base
 #pragma once
 
 #include <type_traits>
