@@ -123,8 +123,7 @@ void Checker::lds(Wave& w, const Inst& in, const Pointers& p, uint32_t bytes) {
         fault(w, in,
               concat("lane ", h * kRow + l, ": ", bytes, " bytes at ", offset, " of LDS are misaligned"));
     });
-  // Loads to LDS count as loads: whether their data had come before a barrier is not followed.
-  shadow_.access(w, in, p, bytes, in.flags & kToLds ? 0 : s.waits.lds_issued() + 1);
+  shadow_.access(w, in, p, bytes, s.waits.lds_issued(), s.waits.lds_ended());
 }
 
 // A load that finds no byte written in any lane is suspect: it is a fault when its wave ends, unless the lane

@@ -6,8 +6,8 @@ namespace rocm_sd::emu {
 
 void LdsShadow::start_group() {
   std::fill(bytes_.begin(), bytes_.end(), Byte{});
-  std::fill(arrived_.begin(), arrived_.end(), 0u);
-  std::fill(settled_.begin(), settled_.end(), 0u);
+  std::fill(arrived_.begin(), arrived_.end(), LdsOperations{});
+  std::fill(settled_.begin(), settled_.end(), LdsOperations{});
   epoch_ = 1;
   ended_ = 0;
   rewrites_.clear();
@@ -57,7 +57,9 @@ void LdsShadow::barrier(const std::vector<Wave>& waves) {
   settled_ = arrived_;
 }
 
-void LdsShadow::touch(const Wave& w, const Inst& in, uint32_t at, uint32_t lane, uint32_t operation) {
+// own_loads: how many of the wave's own loads to LDS have ended.
+void LdsShadow::touch(const Wave& w, const Inst& in, uint32_t at, uint32_t lane, uint32_t operation,
+                      uint32_t own_loads) {
   Byte& b = bytes_[at];
   const bool writes = in.flags & (kStores | kToLds), atomic = in.flags & kAtomic;
   const auto me = static_cast<uint8_t>(w.index);
@@ -76,10 +78,18 @@ void LdsShadow::touch(const Wave& w, const Inst& in, uint32_t at, uint32_t lane,
     else if (!mine)
       suspect(b, {at, me, static_cast<uint8_t>(lane), b.writer, &in});
   }
-  if (b.written && b.writer != me && b.write_epoch < epoch_ && b.operation > settled_[b.writer])
+  const LdsOperations& settled = settled_[b.writer];
+  if (b.written && b.writer != me && b.write_epoch < epoch_ &&
+      b.operation > (b.by_load ? settled.loads : settled.lds))
     fault(w, in,
           concat("lane ", lane, (writes ? " writes" : " reads"), " byte ", at, " of LDS: wave ",
-                 static_cast<int>(b.writer), " came to the barrier without a wait for its store there"));
+                 static_cast<int>(b.writer), " came to the barrier without a wait for its ",
+                 (b.by_load ? "load to there" : "store there")));
+  // Loads to LDS end in their order; what LDS instructions do does not wait for them.
+  if (b.written && b.by_load && b.writer == me && b.operation > own_loads && !(in.flags & kToLds))
+    fault(w, in,
+          concat("lane ", lane, (writes ? " writes" : " reads"), " byte ", at,
+                 " of LDS without a wait for the wave's own load to there"));
   if (const uint32_t others = writes ? b.readers & ~bit & ~b.atomics : 0) {
     if (!mine || others & ended_)
       fault(w, in,
@@ -98,6 +108,7 @@ void LdsShadow::touch(const Wave& w, const Inst& in, uint32_t at, uint32_t lane,
     b.writer = me;
     b.operation = operation;
     b.by_atomic = atomic;
+    b.by_load = in.flags & kToLds;
     b.written = true;
   } else {
     b.readers |= bit;
@@ -107,13 +118,15 @@ void LdsShadow::touch(const Wave& w, const Inst& in, uint32_t at, uint32_t lane,
   }
 }
 
-void LdsShadow::access(const Wave& w, const Inst& in, const Pointers& p, uint32_t bytes, uint32_t operation) {
+void LdsShadow::access(const Wave& w, const Inst& in, const Pointers& p, uint32_t bytes, LdsOperations issued,
+                       LdsOperations ended) {
+  const uint32_t operation = (in.flags & kToLds ? issued.loads : issued.lds) + 1;
   for (uint32_t h = 0; h < w.halves; ++h)
     for_active(p.active[h], [&](uint32_t l) {
       const uint8_t* at = p.at[h * kRow + l];
       if (at < w.lds || at >= w.lds + w.lds_bytes) return;  // a flat access elsewhere
       for (uint32_t i = 0; i < bytes; ++i)
-        touch(w, in, static_cast<uint32_t>(at - w.lds) + i, h * kRow + l, operation);
+        touch(w, in, static_cast<uint32_t>(at - w.lds) + i, h * kRow + l, operation, ended.loads);
     });
 }
 

@@ -20,7 +20,8 @@ void WaitCheck::start() {
   for (Queue& q : queues_) q.open.clear(), q.unordered = 0;
   vector_.fill({});
   scalar_.fill({});
-  pending_ = serial_ = lds_issued_ = lds_open_ = 0;
+  pending_ = serial_ = 0;
+  lds_ = loads_ = {};
 }
 
 void WaitCheck::read(const Wave& w, const Inst& in, const Pending* file, const Uses::Registers& r,
@@ -52,7 +53,7 @@ void WaitCheck::before(const Wave& w, const Inst& in, const Uses& u) {
 void WaitCheck::push(Counter counter, const Inst& in, const Uses& u, bool ordered, bool lds,
                      bool has_result) {
   Queue& q = queues_[static_cast<size_t>(counter)];
-  Operation op{.ordered = ordered, .lds = lds, .serial = ++serial_};
+  Operation op{.ordered = ordered, .lds = lds, .to_lds = (in.flags & kToLds) != 0, .serial = ++serial_};
   if (has_result) {
     const auto mark = [&](Pending* file, const Uses::Registers& r, bool vector) {
       op.registers = r;
@@ -65,7 +66,8 @@ void WaitCheck::push(Counter counter, const Inst& in, const Uses& u, bool ordere
     for (const auto& r : u.vector_writes) mark(vector_.data(), r, true);
     for (const auto& r : u.scalar_writes) mark(scalar_.data(), r, false);
   }
-  if (lds) ++lds_issued_, ++lds_open_;
+  if (lds) ++lds_.issued, ++lds_.open;
+  if (op.to_lds) ++loads_.issued, ++loads_.open;
   if (!ordered) ++q.unordered;
   q.open.push_back(op);
 }
@@ -77,7 +79,8 @@ void WaitCheck::end(const Operation& op) {
     p.by = nullptr;
     --pending_;
   }
-  if (op.lds) --lds_open_;
+  if (op.lds) --lds_.open;
+  if (op.to_lds) --loads_.open;
 }
 
 void WaitCheck::wait(Counter counter, uint32_t left) {

@@ -9,6 +9,11 @@
 
 namespace rocm_sd::emu {
 
+// Operations of a wave on LDS, counted from 1: LDS instructions, and loads to LDS.
+struct LdsOperations {
+  uint32_t lds = 0, loads = 0;
+};
+
 // The counters of one wave. A wait for N leaves at most N operations of its counter: those of one kind end in
 // order (vector loads, stores, LDS operations), scalar loads in any, as do flat ones of gfx9. So what a wait
 // of N > 0 ends for certain is the oldest of the ordered ones, as many as are left when all unordered ones
@@ -22,14 +27,15 @@ class WaitCheck {
   void before(const Wave& wave, const Inst& inst, const Uses& uses);
   // After it ran. in_lds: a flat access went to LDS.
   void after(const Inst& inst, const Uses& uses, const Target& target, bool in_lds);
-  // LDS operations issued so far, and how many of them have ended for certain.
-  uint32_t lds_issued() const { return lds_issued_; }
-  uint32_t lds_ended() const { return lds_issued_ - lds_open_; }
+  // Operations on LDS issued so far, and how many of them have ended for certain: those of LDS instructions,
+  // and loads to LDS, which count as loads.
+  LdsOperations lds_issued() const { return {lds_.issued, loads_.issued}; }
+  LdsOperations lds_ended() const { return {lds_.issued - lds_.open, loads_.issued - loads_.open}; }
 
  private:
   struct Operation {
     Uses::Registers registers;
-    bool vector = false, ordered = true, lds = false;
+    bool vector = false, ordered = true, lds = false, to_lds = false;
     uint32_t serial = 0;
   };
   struct Pending {
@@ -54,7 +60,11 @@ class WaitCheck {
   std::array<Pending, kSpareRow> vector_;
   std::array<Pending, kScalars> scalar_;
   uint32_t pending_ = 0;  // registers
-  uint32_t serial_ = 0, lds_issued_ = 0, lds_open_ = 0;
+  uint32_t serial_ = 0;
+  struct Count {
+    uint32_t issued = 0, open = 0;
+  };
+  Count lds_, loads_;  // operations on LDS, loads to it
 };
 
 }  // namespace rocm_sd::emu

@@ -15,6 +15,15 @@ __attribute__((device)) float __ocml_cos_f32(float);
 }
 
 namespace rocm_sd {
+namespace amd {
+
+// What no builtin of clang 19 names.
+typedef __attribute__((address_space(3))) void* LdsPointer;
+__attribute__((device)) void raw_buffer_load_to_lds(
+    __amdgpu_buffer_rsrc_t from, LdsPointer to, int bytes, int lane_offset, int scalar_offset, int offset,
+    int cache_policy) __asm("llvm.amdgcn.raw.ptr.buffer.load.lds");
+
+}  // namespace amd
 
 // kLanes: of a wave.
 template <int kLanes>
@@ -68,8 +77,9 @@ struct Amd {
     __builtin_amdgcn_wave_barrier();
     __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "wavefront");
   }
-  // The workgroup's LDS, aligned to 16; every call with one size is the same memory.
-  template <int kBytes>
+  // The workgroup's LDS, aligned to 16; every call with one size and number is the same memory. Of parts with
+  // different numbers the compiler knows that a load to one is no reason to wait before a read of another.
+  template <int kBytes, int kNumber = 0>
   static ROCM_SD_DEVICE char* lds() {
     __shared__ Vec8<Half> data[(kBytes + 15) / 16];
     return reinterpret_cast<char*>(data);
@@ -90,6 +100,30 @@ struct Amd {
   static ROCM_SD_DEVICE Words load_buffer(Buffer from, uint32_t offset) {
     return __builtin_bit_cast(Words,
                               __builtin_amdgcn_raw_buffer_load_b128(from, static_cast<int>(offset), 0, 0));
+  }
+
+  // Loads to LDS without a register between, of CDNA ("buffer_load_dword ... lds"; gfx950 has another one of
+  // 16 bytes): the lanes of the wave write kLdsLoadBytes each, one behind the other from `to` + kOffset on,
+  // which is the same in all lanes. kOffset counts on both sides: lane_offset + kOffset bytes after the base
+  // they read. Lanes that are out of the buffer's range write zeros. Whoever reads them waits for the wave's
+  // loads (wait_loads()) and, where another wave reads, for a barrier after that.
+#if defined(__gfx950__)
+  static constexpr int kLdsLoadBytes = 16;
+#else
+  static constexpr int kLdsLoadBytes = 4;
+#endif
+  static constexpr int kMaxLoadOffset = 4095;
+  template <int kOffset>
+  static ROCM_SD_DEVICE void load_to_lds(Buffer from, uint32_t lane_offset, void* to) {
+    static_assert(kOffset >= 0 && kOffset <= kMaxLoadOffset);
+    amd::raw_buffer_load_to_lds(from, (amd::LdsPointer)to, kLdsLoadBytes, static_cast<int>(lane_offset), 0,
+                                kOffset, 0);
+  }
+  // Until at most kLeft of the wave's loads are under way.
+  template <int kLeft>
+  static ROCM_SD_DEVICE void wait_loads() {
+    static_assert(kLanes == 64 && kLeft >= 0 && kLeft < 64);
+    __builtin_amdgcn_s_waitcnt(0xf70 | (kLeft & 15) | kLeft >> 4 << 14);  // vmcnt alone
   }
 
   // Two floats of neighbouring registers and of one column take one instruction (v_pk_add_f32), or two that

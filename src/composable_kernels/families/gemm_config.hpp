@@ -11,6 +11,7 @@ namespace rocm_sd {
 enum class GemmAlgorithm {
   kGemv,             // a wave reads a few columns' weights once for all rows, without tiles: every family
   kTiles,            // waves multiply what lanes copied to LDS: every family
+  kLoadsToLds,       // the same, copied without a register between: CDNA
   kWgmma,            // warpgroups multiply what lanes copied to LDS
   kTma,              // a producer fetches by TMA, warpgroups multiply
   kTmaPingPong,      // the same, two tiles of the output under way in a workgroup
@@ -32,11 +33,15 @@ struct GemmConfig {
   constexpr int lds_bytes(int element_bytes) const {
     if (uses_halo(algorithm)) return halo_lds_bytes(shape);
     if (uses_tma(algorithm)) return tma_lds_bytes(shape);
+    if (algorithm == GemmAlgorithm::kLoadsToLds) return loads_to_lds_bytes(shape, element_bytes);
     return algorithm == GemmAlgorithm::kWgmma ? wgmma_lds_bytes(shape)
                                               : product_lds_bytes(shape, element_bytes);
   }
 };
 
+constexpr GemmConfig to_lds_gemm(TileShape shape) {
+  return {.shape = shape, .algorithm = GemmAlgorithm::kLoadsToLds};
+}
 // Steps of 64 of the depth, 16 rows to a wave.
 struct WgmmaShape {
   int rows = 128, columns = 0, stages = 0, occupancy = 1;
@@ -59,6 +64,7 @@ constexpr const char* name_part(GemmAlgorithm algorithm) {
   switch (algorithm) {
     case GemmAlgorithm::kGemv: return "";  // has no configurations
     case GemmAlgorithm::kTiles: return "";
+    case GemmAlgorithm::kLoadsToLds: return "to_lds_";
     case GemmAlgorithm::kWgmma: return "wgmma_";
     case GemmAlgorithm::kTma: return "tma_";
     case GemmAlgorithm::kTmaPingPong: return "ping_pong_";

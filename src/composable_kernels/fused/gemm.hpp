@@ -9,7 +9,7 @@
 // Numerics  float accumulators, k ascending, then r; parts of k are summed in order by gemm_reduce_body, or with
 //           Arch::kSumsParts by sum_parts()
 // Limits    depth, rank and strides are multiples of 16 bytes, operands aligned to them; rows and columns any;
-//           a term by the pipelines of PipelineOf and by TMA only
+//           a term by the pipelines of PipelineOf, by loads to LDS and by TMA only
 #pragma once
 
 #include "composable_kernels/fused/epilogue.hpp"
@@ -70,12 +70,21 @@ ROCM_SD_DEVICE void gemm_tile(Accumulators<Arch, Cfg>& acc, char* lds, const Gem
   const MatrixRows<T> x{p.x, p.x_stride, tile.row, p.rows, p.depth};
   using Weights = std::conditional_t<kGated, GatedRows<Cfg>, MatrixRows<T>>;
   const Weights w{p.w, p.w_stride, tile.column, p.columns, p.depth};
-  multiply<Policy, Arch, Cfg>(acc, lds, w, x, k);
+  if constexpr (std::is_same_v<Policy, LoadsToLds>) {
+    // Each of these many loads would need an offset of its own where a step is not whole.
+    if (p.depth % Cfg::kBlockK == 0)
+      multiply<Policy, Arch, Cfg>(acc, lds, InWholeSteps<Weights>{w}, WholeMatrixRows<T>{x}, k);
+    else
+      multiply<PipelineOf<Arch>, Arch, typename Cfg::OneStage>(acc, lds, w, x, k);
+  } else {
+    multiply<Policy, Arch, Cfg>(acc, lds, w, x, k);
+  }
 }
 
 // Not by warpgroup MMA, whose sums nothing but products may define.
 template <class Policy, class Arch>
-inline constexpr bool kTakesTerm = std::is_same_v<Policy, PipelineOf<Arch>>;
+inline constexpr bool kTakesTerm =
+    std::is_same_v<Policy, PipelineOf<Arch>> || std::is_same_v<Policy, LoadsToLds>;
 
 // index: of the tile; part: split + splits * matrix of the batch; with Arch::kSumsParts index: of a part of a
 // tile (tile_part()); part: matrix of the batch. lds: Cfg::kLdsBytes. Policy: how tiles come to the matrix

@@ -5,6 +5,7 @@
 
 #include "composable_kernels/pipeline/policy.hpp"
 #include "composable_kernels/pipeline/product_ahead.hpp"
+#include "composable_kernels/pipeline/product_loads_to_lds.hpp"
 #include "composable_kernels/tile/unrolled.hpp"
 
 namespace rocm_sd {
@@ -48,7 +49,12 @@ ROCM_SD_DEVICE Steps steps_of_split(int depth, int split, int split_steps) {
 template <class Policy, class Arch, class Cfg, class Weights, class Rows>
 ROCM_SD_DEVICE void multiply(Accumulators<Arch, Cfg>& acc, char* lds, const Weights& weights,
                              const Rows& rows, Steps k) {
-  if constexpr (Cfg::kShape.ahead > 1) {
+  if constexpr (std::is_same_v<Policy, LoadsToLds>) {
+    if constexpr (Weights::kOneBase && Rows::kOneBase)
+      multiply_from_lds<Arch, Cfg>(acc, weights, rows, k.first, k.last);
+    else
+      multiply<PipelineOf<Arch>, Arch, typename Cfg::OneStage>(acc, lds, weights, rows, k);
+  } else if constexpr (Cfg::kShape.ahead > 1) {
     multiply_ahead<Arch, Cfg>(acc, lds, weights, rows, k.first, k.last);
   } else {
     using Pipeline = typename Policy::template Product<Arch, Cfg, Weights, Rows>;

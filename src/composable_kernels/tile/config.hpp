@@ -55,6 +55,28 @@ constexpr int product_lds_bytes(const TileShape& shape, int element_bytes) {
   return loop > output ? loop : output;
 }
 
+// Atoms of a wave's channels that pass through LDS at once on their way out, where the output's staging
+// should take no more than `bytes`. Two at the least, so that a row's piece of the output has 64 bytes.
+constexpr int staged_atoms_within(const TileShape& shape, int bytes) {
+  int atoms = shape.wave_n() / 16;
+  while (atoms % 4 == 0 && staged_lds_bytes(shape, 16 * atoms, kHalvesStagePad) > bytes) atoms /= 2;
+  return atoms;
+}
+// The same for pipeline/product_loads_to_lds.hpp: no padding, and each stage is memory of its own, of which
+// the first is also the output's.
+constexpr int loads_to_lds_stage_bytes(const TileShape& shape, int element_bytes) {
+  return (shape.staged_m() + shape.staged_n()) * shape.block_k * element_bytes;
+}
+constexpr int loads_to_lds_first_bytes(const TileShape& shape, int element_bytes) {
+  const int stage = loads_to_lds_stage_bytes(shape, element_bytes);
+  const int output = staged_lds_bytes(shape, 16 * staged_atoms_within(shape, stage), kHalvesStagePad);
+  return stage > output ? stage : output;
+}
+constexpr int loads_to_lds_bytes(const TileShape& shape, int element_bytes) {
+  return loads_to_lds_first_bytes(shape, element_bytes) +
+         (shape.stages - 1) * loads_to_lds_stage_bytes(shape, element_bytes);
+}
+
 // The same for hopper/wgmma_product.hpp: no padding, and room to align tiles to 1024.
 constexpr int wgmma_lds_bytes(const TileShape& shape) {
   const int loop = 1024 + shape.stages * (shape.block_m + shape.block_n) * shape.block_k * 2;
@@ -109,24 +131,29 @@ struct SwizzledCfg : ProductCfg<Storage, kTileShape> {
   static constexpr int kLd = Base::kBlockK, kPieces = kLd / Base::kChunk;  // of a row
   static constexpr int kLoopBytes = Base::kStages * (kTileShape.staged_m() + kTileShape.staged_n()) * kLd *
                                     static_cast<int>(sizeof(Storage));
-  // No more LDS for the output than the main loop has: another workgroup may find room in the difference. Two
-  // atoms at the least, so that a row's piece of the output has 64 bytes.
-  static constexpr int staged_bytes(int atoms) {
-    return staged_lds_bytes(kTileShape, 16 * atoms, kHalvesStagePad);
-  }
-  static constexpr int staged_atoms() {
-    int atoms = Base::kAtomsN;
-    while (atoms % 4 == 0 && staged_bytes(atoms) > kLoopBytes) atoms /= 2;
-    return atoms;
-  }
-  static constexpr int kStagedAtoms = staged_atoms();
-  static constexpr int kLdsBytes = kLoopBytes > staged_bytes(kStagedAtoms) ? kLoopBytes
-                                                                           : staged_bytes(kStagedAtoms);
+  // No more LDS for the output than the main loop has: another workgroup may find room in the difference.
+  static constexpr int kStagedAtoms = staged_atoms_within(kTileShape, kLoopBytes);
+  static constexpr int kStagedBytes = staged_lds_bytes(kTileShape, 16 * kStagedAtoms, kHalvesStagePad);
+  static constexpr int kLdsBytes = kLoopBytes > kStagedBytes ? kLoopBytes : kStagedBytes;
   static_assert(sizeof(Storage) <= 2 && (kPieces == 4 || kPieces == 8));
   static ROCM_SD_DEVICE constexpr int element(int row, int column) {
     const int turn = kPieces == 4 ? row / 2 : row;  // 128 bytes hold two rows of 4 pieces
     return row * kLd + ((column / Base::kChunk ^ turn % kPieces) * Base::kChunk | column % Base::kChunk);
   }
+};
+
+constexpr TileShape one_stage(TileShape shape) {
+  shape.stages = shape.ahead = 1;
+  return shape;
+}
+// The same for pipeline/product_loads_to_lds.hpp. kLdsBytes: of the first stage and of the output.
+template <class Storage, TileShape kTileShape>
+struct LoadsToLdsCfg : SwizzledCfg<Storage, kTileShape> {
+  static constexpr int kStageBytes = loads_to_lds_stage_bytes(kTileShape, sizeof(Storage));
+  static constexpr int kStagedAtoms = staged_atoms_within(kTileShape, kStageBytes);
+  static constexpr int kLdsBytes = loads_to_lds_first_bytes(kTileShape, sizeof(Storage));
+  // For sources that no such load takes: through registers, in the first stage.
+  using OneStage = SwizzledCfg<Storage, one_stage(kTileShape)>;
 };
 
 // How Arch's main loop lays out its tiles.

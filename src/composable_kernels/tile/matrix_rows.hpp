@@ -63,18 +63,6 @@ struct MatrixRows {
   }
 };
 
-// The same of a depth of whole steps: k moves base(), and a chunk's offset from it stays.
-template <class Storage>
-struct WholeMatrixRows : MatrixRows<Storage> {
-  using Base = MatrixRows<Storage>;
-  using Row = typename Base::Row;
-  ROCM_SD_DEVICE int column(int, int within) const { return within; }
-  ROCM_SD_DEVICE uint32_t offset(const Row& row, int within, uint32_t) const {
-    return row.offset + static_cast<uint32_t>(within) * sizeof(Storage);
-  }
-  ROCM_SD_DEVICE const void* base(int k) const { return this->data + this->first * this->stride + k; }
-};
-
 // Rows of a GEGLU's weight in the order that finish_tile pairs: per wave, half of its channels as values,
 // then their gates.
 template <class Cfg>
@@ -88,5 +76,19 @@ struct GatedRows : MatrixRows<typename Cfg::T> {
     return this->row_at(at < kHalf ? clamped : outputs + clamped, this->first / 2);
   }
 };
+
+// The same of a depth of whole steps: k moves base(), and a chunk's offset from it stays.
+template <class Rows>
+struct InWholeSteps : Rows {
+  using T = typename Rows::T;
+  using Row = typename Rows::Row;
+  ROCM_SD_DEVICE int column(int, int within) const { return within; }
+  ROCM_SD_DEVICE uint32_t offset(const Row& row, int within, uint32_t) const {
+    return row.offset + static_cast<uint32_t>(within) * sizeof(T);
+  }
+  ROCM_SD_DEVICE const void* base(int k) const { return static_cast<const T*>(Rows::base(0)) + k; }
+};
+template <class Storage>
+using WholeMatrixRows = InWholeSteps<MatrixRows<Storage>>;
 
 }  // namespace rocm_sd

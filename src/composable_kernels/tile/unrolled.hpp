@@ -2,6 +2,9 @@
 // that it must not, for bodies that are long.
 #pragma once
 
+#include <type_traits>
+#include <utility>
+
 #include "composable_kernels/types.hpp"
 
 namespace rocm_sd {
@@ -11,6 +14,16 @@ template <int kCount, class Step>
 ROCM_SD_DEVICE void unrolled(const Step& step) {
   ROCM_SD_UNROLL
   for (int n = 0; n < kCount; ++n) step(n);
+}
+
+// The same with numbers that are constants, std::integral_constant<int, n>.
+template <class Step, int... n>
+ROCM_SD_DEVICE void with_numbers(std::integer_sequence<int, n...>, const Step& step) {
+  (step(std::integral_constant<int, n>{}), ...);
+}
+template <int kCount, class Step>
+ROCM_SD_DEVICE void unrolled_numbers(const Step& step) {
+  with_numbers(std::make_integer_sequence<int, kCount>{}, step);
 }
 
 // step(0), ..., step(count - 1), of which the code is there once.

@@ -11,16 +11,21 @@ using namespace rocm_sd;
 #define ENTRY(name, Storage, row)                                                                    \
   ROCM_SD_CHECK_NAME(name, row, "conv_", kElementName<Storage>)                                      \
   ROCM_SD_KERNEL(name, (row).shape.waves() * GpuArch::lanes, (row).occupancy, ConvParams<Storage>) { \
-    using Cfg = TileCfg<GpuArch, Storage, (row).shape>;                                              \
+    constexpr bool kToLds = (row).algorithm == GemmAlgorithm::kLoadsToLds;                           \
+    using Cfg = std::conditional_t<kToLds, LoadsToLdsCfg<Storage, (row).shape>,                      \
+                                   TileCfg<GpuArch, Storage, (row).shape>>;                          \
+    using Policy = std::conditional_t<kToLds, LoadsToLds, PipelineOf<GpuArch>>;                      \
     const GroupPlace group = place_of_group<GpuArch>(p.order);                                       \
-    conv_body<GpuArch, Cfg>(p, group.x, group.y, group.z, GpuArch::lds<Cfg::kLdsBytes>(),            \
-                            [&]() -> const auto& { return GpuArch::kernel_argument(p); });           \
+    conv_body<GpuArch, Cfg, Policy>(p, group.x, group.y, group.z, GpuArch::lds<Cfg::kLdsBytes>(),    \
+                                    [&]() -> const auto& { return GpuArch::kernel_argument(p); });   \
   }
 #define ROCM_SD_ENTRY(name, row) ENTRY(name, Half, KernelFamily::kConv[row])
 #include <entries/conv_tiles_f16.inc>
+#include <entries/conv_to_lds_f16.inc>
 #undef ROCM_SD_ENTRY
 #define ROCM_SD_ENTRY(name, row) ENTRY(name, Bf16, KernelFamily::kConv[row])
 #include <entries/conv_tiles_bf16.inc>
+#include <entries/conv_to_lds_bf16.inc>
 #undef ROCM_SD_ENTRY
 #define ROCM_SD_ENTRY(name, row) ENTRY(name, float, KernelFamily::kConvF32[row])
 #include <entries/conv_tiles_f32.inc>

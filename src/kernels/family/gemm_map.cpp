@@ -8,6 +8,7 @@ namespace {
 using enum GemmAlgorithm;
 
 constexpr FamilySet kHopper = families_of<HopperFamily>();
+constexpr FamilySet kCdna = families_of<Cdna3Family>();
 constexpr FamilySet kEightBit = families_with_eight_bit_gemm();
 
 constexpr const char* kReadOnce = "up to 8 rows are bound by reading the weight, which it does once";
@@ -15,6 +16,7 @@ constexpr const char* kPieces = "copies move 16 bytes; it reads any rows";
 constexpr const char* kFetched = "a producer fetches tiles ahead and no lane computes addresses";
 constexpr const char* kBeside = "as TMA; the epilogue of a tile runs beside the MMA of the next";
 constexpr const char* kWarpgroups = "warpgroup MMA reads operands from LDS by itself";
+constexpr const char* kByTable = "loads fill LDS without a register between; taken where a table names it";
 constexpr const char* kEverywhere = "the kernel that every family has";
 constexpr const char* kMultiplyAdds = "f32 by multiply-adds: --dtype f32 and runs again in a wider type";
 
@@ -33,6 +35,11 @@ constexpr GemmMapRow kLinear[] = {
      .rank = 2,
      .reason = kWarpgroups},
     {.families = kAllFamilies, .shape = GemmShape::kAligned, .rank = 2, .reason = kEverywhere},
+    {.families = kCdna,
+     .shape = GemmShape::kAligned,
+     .algorithm = kLoadsToLds,
+     .rank = 3,
+     .reason = kByTable},
 
     {.families = kAllFamilies,
      .elements = Elements::kF32,
@@ -85,6 +92,7 @@ constexpr GemmMapRow kConv[] = {
      .reason = kBeside},
     {.families = kHopper, .algorithm = kWgmma, .rank = 2, .reason = kWarpgroups},
     {.families = kAllFamilies, .rank = 3, .reason = kEverywhere},
+    {.families = kCdna, .algorithm = kLoadsToLds, .rank = 4, .reason = kByTable},
     {.families = kAllFamilies, .elements = Elements::kF32, .rank = 3, .reason = kMultiplyAdds},
 };
 
@@ -138,6 +146,7 @@ std::string describe(const GemmConfig& config, int elements_per_step) {
     switch (config.algorithm) {
       case kGemv:
       case kTiles: return "";
+      case kLoadsToLds: return "l";
       case kWgmma: return "g";
       case kTma: return "b";
       case kTmaPingPong: return "t";
@@ -179,6 +188,7 @@ const char* to_text(GemmAlgorithm algorithm) {
   switch (algorithm) {
     case kGemv: return "gemv";
     case kTiles: return "tiles";
+    case kLoadsToLds: return "loads_to_lds";
     case kWgmma: return "wgmma";
     case kTma: return "tma";
     case kTmaPingPong: return "tma_ping_pong";

@@ -6,8 +6,10 @@ using rocm_sd::KernelFamily;
 
 #define ROCM_SD_ENTRY(name, row) ROCM_SD_GEMM_ENTRY(name, rocm_sd::Bf16, KernelFamily::kGemm[row])
 #include <entries/gemm_tiles_bf16.inc>
+#include <entries/gemm_to_lds_bf16.inc>
 #undef ROCM_SD_ENTRY
 #define ROCM_SD_ENTRY(name, row) ROCM_SD_GEGLU_ENTRY(name, rocm_sd::Bf16, KernelFamily::kGeglu[row])
 #include <entries/geglu_tiles_bf16.inc>
+#include <entries/geglu_to_lds_bf16.inc>
 #undef ROCM_SD_ENTRY
 ROCM_SD_GEMM_SMALL(bf16, rocm_sd::Bf16)

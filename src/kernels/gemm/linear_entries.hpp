@@ -12,12 +12,15 @@ namespace rocm_sd {
 
 template <class Storage, bool kGated, GemmConfig kConfig>
 ROCM_SD_DEVICE void gemm_tiles_kernel(const GemmParams<Storage>& p) {
-  static_assert(kConfig.algorithm == GemmAlgorithm::kTiles);
+  constexpr bool kToLds = kConfig.algorithm == GemmAlgorithm::kLoadsToLds;
+  static_assert(kConfig.algorithm == GemmAlgorithm::kTiles || kToLds);
   static_assert(GpuArch::kSumsParts == (KernelFamily::kPartSums == PartSums::kWorkgroups));
-  using Cfg = TileCfg<GpuArch, Storage, kConfig.shape>;
+  using Cfg = std::conditional_t<kToLds, LoadsToLdsCfg<Storage, kConfig.shape>,
+                                 TileCfg<GpuArch, Storage, kConfig.shape>>;
+  using Policy = std::conditional_t<kToLds, LoadsToLds, PipelineOf<GpuArch>>;
   static_assert(Cfg::kLdsBytes <= kConfig.lds_bytes(sizeof(Storage)));
   const GroupPlace group = place_of_group<GpuArch>(p.order);
-  gemm_body<GpuArch, Cfg, kGated>(p, group.x, group.y, GpuArch::lds<Cfg::kLdsBytes>());
+  gemm_body<GpuArch, Cfg, kGated, Policy>(p, group.x, group.y, GpuArch::lds<Cfg::kLdsBytes>());
 }
 
 }  // namespace rocm_sd

@@ -108,6 +108,7 @@ void every_configuration(DType dtype, GemmAlgorithm algorithm, std::optional<DTy
 
 TEST_P(Conv2dOnGpu, EveryConfigurationMatchesTheReference) {
   every_configuration(GetParam(), GemmAlgorithm::kTiles);
+  every_configuration(GetParam(), GemmAlgorithm::kLoadsToLds);
 }
 // Main loops take several steps in turn: depths of one step and more, until every number of them was left
 // over.
@@ -117,6 +118,7 @@ TEST_P(Conv2dOnGpu, EveryNumberOfSteps) {
     for (const int64_t more : {0, 8})
       cases.push_back({{1, 5, 7, 64 * blocks + more}, 0, 40, 1, 1, Padding{0, 0, 0, 0}});
   every_configuration(cases, GetParam(), GemmAlgorithm::kTiles, GetParam());
+  every_configuration(cases, GetParam(), GemmAlgorithm::kLoadsToLds, GetParam());
 }
 // More tiles than compute units: those of the last round alone are cut; of a doubled image in each phase.
 TEST_P(Conv2dOnGpu, TilesOfTheLastRound) {
@@ -191,6 +193,7 @@ TEST_P(Conv2dOnGpu, EveryTmaClusterMatchesTheReference) {
 
 TEST(Conv2dOnGpuTypes, EveryConfigurationGivesFloat) {
   every_configuration(DType::kBF16, GemmAlgorithm::kTiles, DType::kF32);
+  every_configuration(DType::kBF16, GemmAlgorithm::kLoadsToLds, DType::kF32);
   if (test_gpu().traits().arch == "sm_90")
     every_configuration(DType::kBF16, GemmAlgorithm::kWgmma, DType::kF32);
 }

@@ -397,6 +397,20 @@ TEST(GpuLinear, WarpgroupProductsAreCandidatesOnHopper) {
   }
 }
 
+// And on CDNA the products whose tiles come to LDS without a register between, of whole steps and of others.
+TEST(GpuLinear, LoadsToLdsAreCandidatesOnCdna) {
+  GpuTestExec test;
+  const Case c{70, 136, 72};
+  const Operands operands(test, c, DType::kF16, 3);
+  const Epilogue none;
+  const LinearProblem p{
+      operands.gpu_x, operands.gpu_weight, none, false, operands.gpu_residual, 70, 136, 72, 136};
+  int found = 0;
+  for (const GemmChoice& choice : linear_candidates(test.device.traits(), p))
+    found += choice.config && choice.config->algorithm == GemmAlgorithm::kLoadsToLds;
+  EXPECT_EQ(found > 0, kernel_tables(test.device.traits()).name == std::string_view("cdna3"));
+}
+
 TEST(GpuLinear, HostRowsRefuse) {
   GpuTestExec test;
   const Case c{4, 16, 8};

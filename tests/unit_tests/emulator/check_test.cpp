@@ -214,12 +214,12 @@ TEST(LdsBanks, PhasesOfWideAccesses) {
 
 class AssembledChecks : public Checks {
  protected:
-  std::string run(const char* kernel) {
+  std::string run(const char* kernel, uint32_t threads = 64) {
     struct {
       const uint32_t* in;
       uint32_t* out;
-    } p{upload(random_integers<uint32_t>(64 * 8, 8)), poisoned<uint32_t>(64 * 4)};
-    return found(load("operations"), kernel, {{1, 1, 1}, {64, 1, 1}}, p);
+    } p{upload(random_integers<uint32_t>(size_t{threads} * 8, 8)), poisoned<uint32_t>(size_t{threads} * 4)};
+    return found(load("operations"), kernel, {{1, 1, 1}, {threads, 1, 1}}, p);
   }
 };
 INSTANTIATE_TEST_SUITE_P(Builds, AssembledChecks, testing::ValuesIn(assembled()), build_name);
@@ -231,6 +231,19 @@ TEST_P(AssembledChecks, Waits) {
   EXPECT_FOUND(second, "reads v11 without a wait for `ds_");
   EXPECT_FOUND(run("c_wait_overwrite"), "overwrites v10 without a wait for `ds_");
   EXPECT_FOUND(run("c_wait_scalar"), "reads s20 without a wait for `s_load");
+}
+
+// Loads to LDS count as vector loads: an instruction of LDS does not wait for them, nor does a barrier.
+TEST_P(AssembledChecks, WaitsForLoadsToLds) {
+  if (gpu.target().gfx12) GTEST_SKIP() << "gfx12 has no such loads";
+  EXPECT_EQ(run("c_own_load_first"), "clean");
+  EXPECT_EQ(run("c_own_load_waited"), "clean");
+  EXPECT_FOUND(run("c_own_load_second"),
+               "reads byte 1024 of LDS without a wait for the wave's own load to there");
+  EXPECT_FOUND(run("c_over_load"), "writes byte 1024 of LDS without a wait for the wave's own load to there");
+  EXPECT_EQ(run("c_others_load_first", 128), "clean");
+  EXPECT_EQ(run("c_others_load_waited", 128), "clean");
+  EXPECT_FOUND(run("c_others_load_second", 128), "came to the barrier without a wait for its load to there");
 }
 
 // HSA runs LDS in its unaligned mode: loads and stores may be at any address, atomics may not.

@@ -57,6 +57,7 @@ class Writer {
       });
     };
     write_for("tiles", [](const GemmConfig& c) { return c.algorithm == GemmAlgorithm::kTiles; });
+    write_for("to_lds", [](const GemmConfig& c) { return c.algorithm == GemmAlgorithm::kLoadsToLds; });
     write_for("wgmma", [](const GemmConfig& c) { return c.algorithm == GemmAlgorithm::kWgmma; });
     write_for("tma", [](const GemmConfig& c) { return uses_tma(c.algorithm); });
   }

@@ -319,6 +319,62 @@ TEST c_wait_overwrite, WAIT_NONE
   v_mov_b32_e32 v12, s20
 .endm
 TEST c_wait_scalar, WAIT_SCALAR
+// Loads to LDS: two of a dword a lane; of the wave's own, and of another wave's behind a barrier.
+.if .amdgcn.gfx_generation_number < 12
+.macro TO_LDS offset
+  .if WIDE
+    buffer_load_dword v20, s[8:11], 0 offen offset:\offset lds
+  .else
+    buffer_load_lds_b32 v20, s[8:11], 0 offen offset:\offset
+  .endif
+.endm
+.macro LOADS_TO_LDS
+  s_mov_b32 s8, s4
+  s_mov_b32 s9, s5
+  s_mov_b32 s10, 0x80000000
+  s_mov_b32 s11, 0x27000
+  v_lshlrev_b32_e32 v20, 2, v0
+  v_readfirstlane_b32 s24, v20
+  s_mov_b32 m0, s24
+  s_nop 0
+  TO_LDS 0
+  TO_LDS 1024
+.endm
+.macro READ_LDS offset
+  .if WIDE
+    ds_read_b32 v10, v20 offset:\offset
+  .else
+    ds_load_b32 v10, v20 offset:\offset
+  .endif
+.endm
+.macro OWN_LOAD left, offset
+  LOADS_TO_LDS
+  s_waitcnt vmcnt(\left)
+  READ_LDS \offset
+.endm
+TEST c_own_load_first, OWN_LOAD 1, 0
+TEST c_own_load_second, OWN_LOAD 1, 1024
+TEST c_own_load_waited, OWN_LOAD 0, 1024
+.macro OVER_LOAD
+  LOADS_TO_LDS
+  .if WIDE
+    ds_write_b32 v20, v2 offset:1024
+  .else
+    ds_store_b32 v20, v2 offset:1024
+  .endif
+.endm
+TEST c_over_load, OVER_LOAD
+.macro OTHERS_LOAD left, offset
+  LOADS_TO_LDS
+  s_waitcnt vmcnt(\left)
+  s_barrier
+  v_xor_b32_e32 v20, 256, v20
+  READ_LDS \offset
+.endm
+TEST c_others_load_first, OTHERS_LOAD 1, 0
+TEST c_others_load_second, OTHERS_LOAD 1, 1024
+TEST c_others_load_waited, OTHERS_LOAD 0, 1024
+.endif
 .macro MISALIGNED
   LDS_LOADS
   WAIT
