@@ -229,19 +229,21 @@ ROCM_SD_DEVICE void exchange_put_body(const ExchangeParams& p, const Block<Arch>
   using Unit = typename exchanges::UnitOf<kUnit>::Type;
   ExchangeControl& control = *p.control;
   exchanges::store_sent<Unit>(p, control, block);
-  exchanges::copy_own<Unit>(p, block);  // own memory has time for it: the link is slower
-  SystemScope::fence();                 // every lane its own stores
+  SystemScope::fence();  // every lane its own stores
   block.barrier();
-  if (block.thread() != 0 || !exchanges::is_last(&control.put_ended, p.workgroups)) return;
-  SystemScope::fence();
-  rolled(kMaxExchangeRanks, [&](int rank) {
-    if (!(p.with >> rank & 1)) return;
-    ExchangePeer& peer = control.peers[rank];
-    SystemScope::store_release(peer.flag_there, ++peer.put);
-  });
-  control.call += p.kept.begins_call;
-  control.counts.messages += p.messages;
-  control.counts.sent_bytes += p.sent_bytes;
+  if (block.thread() == 0 && exchanges::is_last(&control.put_ended, p.workgroups)) {
+    SystemScope::fence();
+    rolled(kMaxExchangeRanks, [&](int rank) {
+      if (!(p.with >> rank & 1)) return;
+      ExchangePeer& peer = control.peers[rank];
+      SystemScope::store_release(peer.flag_there, ++peer.put);
+    });
+    control.call += p.kept.begins_call;
+    control.counts.messages += p.messages;
+    control.counts.sent_bytes += p.sent_bytes;
+  }
+  // When the others have been told: they need not wait for it.
+  exchanges::copy_own<Unit>(p, block);
 }
 
 template <class Arch, int kUnit>
