@@ -416,8 +416,7 @@ void add_bench(CLI::App& app) {
   sub->add_option(
          "--splits", c->splits,
          "of the scaling scenario: images, guidance, rows, guidance-rows, tensor, displaced[:CALLS], "
-         "guidance-displaced[:CALLS] "
-         "[images,guidance,rows]")
+         "guidance-displaced[:CALLS] [images,guidance,rows]")
       ->delimiter(',');
   sub->add_option(
          "--savings", c->savings,

@@ -273,6 +273,14 @@ Tensor gather_pixels(Exec& ex, const RowSplit& split, const Tensor& own, Waits w
   return out;
 }
 
+Tensor packed_attention(Exec& ex, const Tensor& packed, const AttentionArgs& args) {
+  const int64_t width = packed.dim(2) / 3;
+  Tensor keys_values = packed.narrow(2, width, 2 * width);  // [B,N,2C]
+  if (const RowSplit* rows = rows_at_work()) keys_values = gather_pixels(ex, *rows, keys_values);
+  return attention(ex, packed.narrow(2, 0, width), keys_values.narrow(2, 0, width),
+                   keys_values.narrow(2, width, width), args);
+}
+
 // moments [images,rows of all ranks,groups,3], of which this rank has written its rows. ends: of each rank's
 // bytes in messages, where its rows of all images lie together.
 static void gather_moments(Exec& ex, const RowSplit& split, const Tensor& moments,

@@ -10,6 +10,7 @@
 #include <optional>
 #include <vector>
 
+#include "kernels/attention/attention.hpp"
 #include "kernels/conv/conv2d.hpp"
 #include "models/layers.hpp"
 #include "models/window_exchange.hpp"
@@ -103,6 +104,10 @@ Tensor conv_of_rows(Exec& ex, const RowSplit& split, const Tensor& x, int kernel
 
 // own [B,N,C], a rank's pixels -> those of all ranks in their order [B,sum of N,C].
 Tensor gather_pixels(Exec& ex, const RowSplit& split, const Tensor& own, Waits waits = Waits::kEager);
+
+// Self attention of packed queries, keys and values [B,N,3C], over the keys of all ranks where a scope is
+// open: -> [B,N,C].
+Tensor packed_attention(Exec& ex, const Tensor& packed, const AttentionArgs& args);
 
 // act(group_norm(x)) over the rows of all ranks: x [N,R,W,C] -> in dtype. The moments of all rows are merged
 // in double (group_bands.hpp). act: kNone or kSilu.

@@ -72,11 +72,7 @@ Tensor SelfAttention::attend(Exec& ex, Tensor x, int64_t perturbed, const Attent
   const Tensor packed = linear_as(ex, std::move(x), qkv, inside);  // [B,N,3C]
   if (received) note_received(ex, packed, *received);
   const auto attended = [&](const Tensor& of) {
-    const AttentionArgs args{.heads = static_cast<int>(heads)};
-    Tensor keys_values = of.narrow(2, width, 2 * width);  // [B,N,2C]
-    if (const RowSplit* rows = rows_at_work()) keys_values = gather_pixels(ex, *rows, keys_values);
-    return attention(ex, of.narrow(2, 0, width), keys_values.narrow(2, 0, width),
-                     keys_values.narrow(2, width, width), args);  // [B,N,C]
+    return packed_attention(ex, of, {.heads = static_cast<int>(heads)});  // [B,N,C]
   };
   if (perturbed == 0) return attended(packed);
   const Tensor first = attended(packed.narrow(0, 0, seeing));

@@ -18,12 +18,17 @@ namespace {
 
 constexpr float kVaeNormEps = 1e-6f;
 
+// conv2d of the rows that are here.
+ConvOfRows conv_here(Exec& ex, const Conv& conv) {
+  return [&](const Tensor& x, const ConvArgs& args) {
+    return conv2d(ex, x, static_cast<const ConvWeight&>(conv), args);
+  };
+}
+
 Tensor conv_of_map(Exec& ex, const Tensor& map, const Conv& conv, ConvArgs args) {
   const Tensor x = wraps_at_work().any() ? wrapped(ex, map, wraps_at_work(), args) : map;
-  const auto run = [&](const Tensor& source, const ConvArgs& own) {
-    return conv2d(ex, source, static_cast<const ConvWeight&>(conv), own);
-  };
   const RowSplit* rows = rows_at_work();
+  const ConvOfRows run = conv_here(ex, conv);
   return rows ? conv_of_rows(ex, *rows, x, conv.kernel, args, run) : run(x, args);
 }
 
@@ -42,9 +47,7 @@ Tensor last_conv(Exec& ex, Tensor x, const Norm& norm, int64_t groups, const Con
   const DType dtype = x.dtype();
   if (const RowSplit* rows = rows_at_work())
     return norm_silu_conv_of_rows(ex, *rows, std::move(x), norm, groups, dtype, {.pad = Padding::same(1)},
-                                  [&](const Tensor& source, const ConvArgs& own) {
-                                    return conv2d(ex, source, static_cast<const ConvWeight&>(conv), own);
-                                  });
+                                  conv_here(ex, conv));
   x = norm_of_map(ex, x, norm, groups, Activation::kSilu);
   return same_conv(ex, x, conv);
 }
@@ -90,10 +93,7 @@ Tensor VaeAttention::operator()(Exec& ex, const Tensor& x, int64_t groups) const
   const Tensor residual = x.reshape(sequence);  // [N,HW,C]
   Tensor h = norm_of_map(ex, x, norm, groups, Activation::kNone);
   h = linear(ex, h.reshape(sequence), qkv);  // [N,HW,3C]
-  Tensor keys_values = h.narrow(2, width, 2 * width);
-  if (const RowSplit* rows = rows_at_work()) keys_values = gather_pixels(ex, *rows, keys_values);
-  h = attention(ex, h.narrow(2, 0, width), keys_values.narrow(2, 0, width),
-                keys_values.narrow(2, width, width), {});
+  h = packed_attention(ex, h, {});
   return linear(ex, h, out, {.residual = &residual}).reshape(x.shape());
 }
 

@@ -108,10 +108,10 @@ SamplerHooks Pipeline::State::sampler_hooks(Exec& ex, const PreparedRequest& r, 
       unet->set_progress(report.step, report.total);
       if (throttle) throttle->step();
     }
-    // What overflows does so at once, as a rule: the other steps would be wasted. Looked at when the second
-    // step is under way, so that the GPU does not wait.
+    // What overflows does so at once, as a rule: the other steps would be wasted. Of a GPU it is
+    // looked at when the second step is under way, so that the GPU does not wait.
     if (report.step == 1) *first = {nonfinite_values_later(ex, report.denoised), report.denoised.numel()};
-    if (report.step == 2 && first->nonfinite) {
+    if (first->nonfinite && (report.step == 2 || first->nonfinite->is_here())) {
       NotFinite found{.model = "UNet", .of = first->of};
       first->nonfinite->get(&found.count);
       first->nonfinite.reset();

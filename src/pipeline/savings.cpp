@@ -94,8 +94,7 @@ void check_together(const GenerateRequest& q, const Ranks& ranks) {
       "t-gate: not with a picture that several devices draw together; expected --split images or tensor");
   require<UsageError>(!q.savings.active() || (ranks.division() != Division::kLayers && !ranks.exact_calls()),
                       "deep-cache, sada: not with --split pipeline, displaced and guidance-displaced; "
-                      "expected guidance, rows, "
-                      "tensor or images");
+                      "expected guidance, rows, tensor or images");
   require<UsageError>(
       !(q.tiling_x || q.tiling_y),
       "tiling: not with a picture that several devices draw together; expected --split images or tensor");

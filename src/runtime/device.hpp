@@ -26,6 +26,7 @@ class PendingRead {
   virtual ~PendingRead() = default;
   // Waits for them, not for what was asked of the device after them.
   virtual void get(void* dst) = 0;
+  virtual bool is_here() const { return false; }  // surely: get() does not wait
 };
 
 class Device {

@@ -260,14 +260,14 @@ class DriverGpu final : public GpuDevice,
   }
   std::unique_ptr<PendingRead> read_later(const void* src, size_t bytes) override {
     refuse_capture("read_later");
+    require<InternalError>(bytes <= kReadLaterBytes, "read_later: ", bytes, " bytes, at most ",
+                           kReadLaterBytes);
     current();
     if (read_lanes_.empty()) {
       void* data = driver_->allocate_pinned(kReadLaterBytes);
       if (!data) return GpuDevice::read_later(src, bytes);
       read_lanes_.push_back({data, driver_->create_event()});
     }
-    require<InternalError>(bytes <= kReadLaterBytes, "read_later: ", bytes, " bytes, at most ",
-                           kReadLaterBytes);
     driver_->copy_to_host_async(read_lanes_.back().data, src, bytes);
     driver_->record_event(read_lanes_.back().event);
     auto read = std::make_unique<DriverRead>(*driver_, read_lanes_, read_lanes_.back(), bytes);

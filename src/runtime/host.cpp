@@ -57,6 +57,7 @@ class ReadBytes final : public PendingRead {
     device.copy_to_host(bytes_.data(), src, bytes);
   }
   void get(void* dst) override { std::memcpy(dst, bytes_.data(), bytes_.size()); }
+  bool is_here() const override { return true; }
 
  private:
   std::vector<char> bytes_;

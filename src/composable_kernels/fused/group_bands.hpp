@@ -23,15 +23,12 @@ struct GroupMomentsParams {
   int32_t slab;  // channels of a workgroup: whole groups, a multiple of the pack
 };
 
-// For a workgroup with the number (image * rows + row) * slabs + slab: keep(i, value) gets numbers of the
-// row's moments, [groups, 3]. Cfg: T, kVec, kThreads.
-template <class Arch, class Cfg, class Keep>
-ROCM_SD_DEVICE void group_moments_of_run(const GroupMomentsParams<typename Cfg::T>& p,
-                                         const Block<Arch>& block, int group,
-                                         group_norms::MeasureLds<Cfg::kThreads, Cfg::kVec>& lds,
-                                         const Keep& keep) {
+// Workgroup (image * rows + row) * slabs + slab. Cfg: T, kVec, kThreads.
+template <class Arch, class Cfg>
+ROCM_SD_DEVICE void group_moments_body(const GroupMomentsParams<typename Cfg::T>& p, const Block<Arch>& block,
+                                       group_norms::MeasureLds<Cfg::kThreads, Cfg::kVec>& lds) {
   const int slabs = p.channels / p.slab, width = p.channels / p.groups;
-  const int run_of_all = group / slabs, slab = group % slabs;
+  const int group = static_cast<int>(block.group()), run_of_all = group / slabs, slab = group % slabs;
   const int64_t image = run_of_all / p.rows, row = run_of_all % p.rows;
   const int64_t begin = p.pixels * row / p.rows, end = p.pixels * (row + 1) / p.rows;
   const auto pixels = static_cast<int>(end - begin);
@@ -41,22 +38,13 @@ ROCM_SD_DEVICE void group_moments_of_run(const GroupMomentsParams<typename Cfg::
   run.channels = run.first = p.channels;
   run.groups = p.groups;
   run.slab = p.slab;
-  const int first = slab * (p.slab / width) * 3;
+  float* out = p.out + image * p.out_step + (row * p.groups + slab * (p.slab / width)) * 3;
   group_norm_measure<Arch, Cfg>(run, block, lds, 0, slab, 0, pixels,
                                 [&](const group_norms::Merge& merge, int g, float base) {
-                                  keep(first + 3 * g, merge.count);
-                                  keep(first + 3 * g + 1, merge.mean(base));
-                                  keep(first + 3 * g + 2, merge.central());
+                                  out[3 * g] = merge.count;
+                                  out[3 * g + 1] = merge.mean(base);
+                                  out[3 * g + 2] = merge.central();
                                 });
-}
-
-// Workgroup (image * rows + row) * slabs + slab.
-template <class Arch, class Cfg>
-ROCM_SD_DEVICE void group_moments_body(const GroupMomentsParams<typename Cfg::T>& p, const Block<Arch>& block,
-                                       group_norms::MeasureLds<Cfg::kThreads, Cfg::kVec>& lds) {
-  const int group = static_cast<int>(block.group()), run = group / (p.channels / p.slab);
-  float* out = p.out + run / p.rows * p.out_step + static_cast<int64_t>(run % p.rows) * p.groups * 3;
-  group_moments_of_run<Arch, Cfg>(p, block, group, lds, [&](int i, float value) { out[i] = value; });
 }
 
 struct GroupScaleParams {
@@ -67,22 +55,26 @@ struct GroupScaleParams {
   float eps;
 };
 
-// For a whole wave: the gains of one group of one image, from its moments. moments(visit) calls visit(m) for
-// this lane's share of the rows, in an order that depends on their number alone; m: count, mean, squares.
-template <class Arch, class Moments>
-ROCM_SD_DEVICE void group_scale_of(const GroupScaleParams& p, int image, int group, const Moments& moments) {
+// Called by a whole wave for each group of each image.
+template <class Arch>
+ROCM_SD_DEVICE void group_scale_body(const GroupScaleParams& p, int wave) {
+  const int image = wave / p.groups, group = wave % p.groups;
+  const auto moment = [&](int row, int i) {
+    const int64_t of_all = static_cast<int64_t>(image) * p.rows + row;
+    return static_cast<double>(p.moments[(of_all * p.groups + group) * 3 + i]);
+  };
   float* const out = p.out + static_cast<int64_t>(image) * 2 * p.channels;
   double count = 0, sum = 0, squares = 0;
-  moments([&](const float* m) {
-    count += static_cast<double>(m[0]);
-    sum += static_cast<double>(m[0]) * static_cast<double>(m[1]);
-  });
+  for (int r = Arch::lane(); r < p.rows; r += Arch::lanes) {
+    count += moment(r, 0);
+    sum += moment(r, 0) * moment(r, 1);
+  }
   count = Arch::wave_sum(count);
   const double mean = Arch::wave_sum(sum) / count;
-  moments([&](const float* m) {
-    const double step = static_cast<double>(m[1]) - mean;
-    squares += static_cast<double>(m[2]) + static_cast<double>(m[0]) * step * step;
-  });
+  for (int r = Arch::lane(); r < p.rows; r += Arch::lanes) {
+    const double step = moment(r, 1) - mean;
+    squares += moment(r, 2) + moment(r, 0) * step * step;
+  }
   const double variance = Arch::wave_sum(squares) / count;
   const float scale = 1.0f / Arch::sqrt(static_cast<float>(variance) + p.eps);
   const int width = p.channels / p.groups;
@@ -90,16 +82,6 @@ ROCM_SD_DEVICE void group_scale_of(const GroupScaleParams& p, int image, int gro
     out[c] = static_cast<float>(mean);
     out[p.channels + c] = p.gain[c] * scale;
   }
-}
-
-// Called by a whole wave for each group of each image.
-template <class Arch>
-ROCM_SD_DEVICE void group_scale_body(const GroupScaleParams& p, int wave) {
-  const int image = wave / p.groups, group = wave % p.groups;
-  group_scale_of<Arch>(p, image, group, [&](const auto& visit) {
-    for (int r = Arch::lane(); r < p.rows; r += Arch::lanes)
-      visit(p.moments + ((static_cast<int64_t>(image) * p.rows + r) * p.groups + group) * 3);
-  });
 }
 
 // A part of the map that is normalised, and the number of its pieces in an image. Without padding, of which
