@@ -113,9 +113,14 @@ void set_shares(MemoryShare& share, const Sharing& s, const Machine& m, double g
   const double asked = std::max(1.0, groups * missed);
   if (s.footprint * m.l2s <= l2)
     share.past_l2 = std::min(share.past_l2, warm ? 0 : s.footprint * m.l2s / asked);
+  // Lines come from the memory once; what is read of them later, in so far as the last level has lost them.
+  // Of what does not fit it keeps its share: groups read again at all distances, up to the whole.
   const double behind = std::max(1.0, asked * share.past_l2);
-  if (last > 0 && s.footprint <= last)
-    share.past_last_level = warm ? 0 : std::min(share.past_last_level, s.footprint / behind);
+  if (last > 0 && s.footprint > 0) {
+    const double once = warm ? 0 : std::min(share.past_last_level, s.footprint / behind);
+    const double kept = std::min(1.0, last / s.footprint);
+    share.past_last_level = once + (share.past_last_level - once) * (1 - kept);
+  }
   share.stores_past = last > 0 && s.footprint <= last && warm ? 0 : 1;
 }
 

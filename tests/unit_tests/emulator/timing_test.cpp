@@ -1,113 +1,15 @@
-// The time model on assembled kernels whose time is known: chains, rates, LDS and its banks, barriers, and
-// streams from memory at one to sixteen waves a SIMD. The machine is made up for them, with round numbers, so
-// that a mistake of the model is not one of a card's figures; the shipped descriptions are read below.
+// The time model on assembled kernels whose time is known: chains, rates, LDS and its banks, barriers, rounds
+// of groups; the shipped descriptions are read below. Memory: timing_memory_test.cpp.
 #include <gmock/gmock.h>
 
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "emulator/launch_time.hpp"
 #include "emulator/tool/timeline.hpp"
-#include "unit_tests/emulator/assembler.hpp"
+#include "unit_tests/emulator/timed_kernel.hpp"
 
 namespace rocm_sd::emu {
 namespace {
-
-Machine round_machine(const std::string& target) {
-  const bool rdna = target.starts_with("gfx1");
-  Machine m;
-  m.name = "round";
-  m.target = target;
-  m.gigahertz = 1;  // a cycle is a nanosecond
-  m.compute_units = 2;
-  m.simds = rdna ? 2 : 4;
-  m.waves_per_simd = rdna ? 16 : 8;
-  m.lds_kib = rdna ? 128 : 64;
-  m.issue = rdna ? 1 : 4;
-  m.vector_latency = rdna ? 5 : 8;
-  m.trans_latency = rdna ? 10 : 16;
-  m.scalar_latency = rdna ? 2 : 4;
-  m.matrix_latency = 12;
-  m.branch_latency = 16;
-  m.scalar_load = 40;
-  m.lds_latency = 64;
-  m.l0_latency = 100;
-  m.barrier = 8;
-  m.group_start = 100;
-  m.queue = 64;
-  m.l0_kib = 16;
-  m.lds_bytes = 128;
-  m.l0_bytes = m.request_bytes = 64;
-  m.l2_bytes = 4096;
-  m.l2_mb = 4;
-  m.l2s = 1;
-  m.l2_latency = 200;
-  m.memory_gb = 1000;
-  m.memory_latency = 500;
-  return m;
-}
-
-class Timing : public KernelTest {
- protected:
-  bool gfx9() const { return gpu.target().gfx9; }
-  bool gfx12() const { return gpu.target().gfx12; }
-  double lanes() const { return gfx9() ? 64 : 32; }
-  std::string wait_all() const {
-    return gfx12() ? "s_wait_loadcnt 0\ns_wait_dscnt 0\ns_wait_kmcnt 0\n" : "s_waitcnt vmcnt(0) lgkmcnt(0)\n";
-  }
-  static std::string times(int n, const std::string& text) {
-    std::string out;
-    for (int i = 0; i < n; ++i) out += text + "\n";
-    return out;
-  }
-  std::string barrier() const { return gfx12() ? "s_barrier_signal -1\ns_barrier_wait -1\n" : "s_barrier\n"; }
-
-  // A kernel of these lines. s[4:5]: its argument, a pointer; v0: the thread; v1: the wave's lane.
-  std::string kernel(const std::string& code, int registers = 64, int lds = 0) const {
-    const bool old = gfx9();
-    return concat(
-        ".amdhsa_code_object_version 5\n.text\n.globl timed\n.p2align 8\n.type timed,@function\ntimed:\n",
-        old ? "s_load_dwordx2 s[4:5], s[0:1], 0x0\n" : "s_load_b64 s[4:5], s[0:1], 0x0\n",
-        "v_and_b32_e32 v0, 0x3ff, v0\n", wait_all(), code,
-        "s_endpgm\n.Lend:\n.size timed, .Lend-timed\n.rodata\n",
-        ".p2align 6\n.amdhsa_kernel timed\n.amdhsa_group_segment_fixed_size ", lds,
-        "\n.amdhsa_kernarg_size 8\n.amdhsa_user_sgpr_kernarg_segment_ptr 1\n.amdhsa_next_free_vgpr ",
-        registers, "\n.amdhsa_next_free_sgpr 64\n.amdhsa_system_sgpr_workgroup_id_x 1\n",
-        old ? concat(".amdhsa_accum_offset ", std::min(registers, 256), "\n")
-            : ".amdhsa_wavefront_size32 1\n.amdhsa_workgroup_processor_mode 0\n",
-        ".end_amdhsa_kernel\n.amdgpu_metadata\n---\namdhsa.version: [1, 2]\namdhsa.kernels:\n  - .name: "
-        "timed\n",
-        "    .symbol: timed.kd\n    .kernarg_segment_size: 8\n    .group_segment_fixed_size: ", lds,
-        "\n    .private_segment_fixed_size: 0\n    .kernarg_segment_align: 8\n    .wavefront_size: ", lanes(),
-        "\n    .sgpr_count: 64\n    .vgpr_count: ", registers, "\n    .max_flat_workgroup_size: 1024\n",
-        "    .args:\n      - {.size: 8, .offset: 0, .value_kind: global_buffer, .address_space: global}\n",
-        ".end_amdgpu_metadata\n");
-  }
-
-  struct Case {
-    std::string code;
-    int registers = 64, lds = 0;
-    uint32_t waves = 1, groups = 1;
-    size_t bytes = 4096;
-  };
-  LaunchTime time(const Case& c, const Machine& machine) {
-    const CodeObject code =
-        gpu.load(assemble(GetParam().target, kernel(c.code, c.registers, c.lds)), "timed");
-    void* data = gpu.allocate(c.bytes);
-    const Launch launch{{c.groups, 1, 1}, {static_cast<uint32_t>(c.waves * lanes()), 1, 1}};
-    const LaunchTime out =
-        gpu.time(code, "timed", launch, std::as_bytes(std::span(&data, 1)), machine, TimeOptions{});
-    gpu.free(data);
-    return out;
-  }
-  // Cycles that `code` adds to an otherwise empty kernel.
-  double cycles(Case c) {
-    const Machine m = round_machine(GetParam().target);
-    const double with = time(c, m).processor.ends.back();
-    c.code.clear();
-    return with - time(c, m).processor.ends.back();
-  }
-};
 
 std::vector<Build> timed_targets() {
   std::vector<Build> out;
@@ -207,85 +109,6 @@ TEST_P(Timing, ABarrierWaitsForTheLastWave) {
   EXPECT_NEAR(stood, 3 * 300 * latency, 0.1 * 3 * 300 * latency);
 }
 
-// Each wave has one line group of loads under way at a time. Little's law gives the rate until the memory's
-// share bounds it.
-TEST_P(Timing, StreamsFollowLittlesLawUpToTheBandwidth) {
-  const bool old = gfx9();
-  const uint32_t simds = old ? 4 : 2;
-  Machine m = round_machine(GetParam().target);
-  constexpr int kLoads = 32;
-  // 16 bytes for each lane, each wave a stretch of its own, stretches far apart.
-  const double step = lanes() * 16;
-  std::string code = concat("v_lshlrev_b32_e32 v1, 4, v0\n",
-                            old       ? "s_lshl_b32 s8, s2, 22\n"
-                            : gfx12() ? "s_lshl_b32 s8, ttmp9, 22\n"
-                                      : "s_lshl_b32 s8, s2, 22\n",
-                            "s_add_u32 s4, s4, s8\ns_addc_u32 s5, s5, 0\n");
-  for (const uint32_t each : {1u, 2u, 4u, 8u, 16u}) {
-    if (old && each > 8) continue;
-    const uint32_t waves = each * simds;
-    if (waves * lanes() > 1024) continue;
-    std::string body = code;
-    const auto stride = static_cast<uint32_t>(waves * step);
-    for (int i = 0; i < kLoads; ++i)
-      body +=
-          concat(old ? "global_load_dwordx4 v[4:7], v1, s[4:5]\n" : "global_load_b128 v[4:7], v1, s[4:5]\n",
-                 wait_all(), "s_add_u32 s4, s4, ", stride, "\ns_addc_u32 s5, s5, 0\n");
-    const LaunchTime t =
-        time({.code = body, .waves = waves, .groups = 1, .bytes = size_t{stride} * kLoads}, m);
-    // One group: one processor with the whole memory, 1000 bytes a cycle; a compute unit's way to its cache
-    // takes 64 of them.
-    const double bytes = static_cast<double>(stride) * kLoads, latency = 500;
-    const double alone = step / 64 + latency + 8;
-    const double least = kLoads * std::max(alone, waves * step / 64);
-    const double took = t.processor.ends.back();
-    EXPECT_GT(took, 0.95 * least) << each << " waves a SIMD";
-    EXPECT_LT(took, 1.25 * least + 1500) << each << " waves a SIMD";
-    EXPECT_NEAR(t.memory_bytes, bytes, 0.01 * bytes);
-  }
-}
-
-// A load behind many stores: it waits for those alone that the second-level cache has no room for.
-TEST_P(Timing, LoadsPassWritesThatTheCacheHolds) {
-  const bool old = gfx9();
-  constexpr int kStores = 512;
-  const double step = lanes() * 16, bytes = kStores * step;
-  const std::string next = concat("s_add_u32 s4, s4, ", static_cast<int>(step), "\ns_addc_u32 s5, s5, 0\n");
-  const std::string store =
-      old ? "global_store_dwordx4 v1, v[4:7], s[4:5]\n" : "global_store_b128 v1, v[4:7], s[4:5]\n";
-  const std::string load =
-      old ? "global_load_dwordx4 v[8:11], v1, s[4:5]\n" : "global_load_b128 v[8:11], v1, s[4:5]\n";
-  const std::string use = wait_all() + "v_add_f32_e32 v8, v8, v8\n";
-  // The first load tells the model that loads miss the second-level cache.
-  const std::string code = "v_lshlrev_b32_e32 v1, 4, v0\n" + load + use + times(kStores, next + store) + next;
-  const auto took = [&](double cache_mb) {
-    Machine m = round_machine(GetParam().target);
-    m.memory_gb = 10;  // 10 bytes a cycle
-    m.l2_mb = cache_mb;
-    const auto end = [&](const std::string& text) {
-      return time({.code = text, .bytes = static_cast<size_t>(bytes + 2 * step)}, m).processor.ends.back();
-    };
-    return end(code + load + use) - end(code);
-  };
-  const double alone = step / 10 + 600;  // its own bytes; the latencies of memory and vector cache
-  EXPECT_NEAR(took(4), alone, 0.2 * alone);
-  // What is written back while the stores pass the vector cache, 64 bytes a cycle, is off.
-  const double left = (bytes - 0.1e6) / 10 - bytes / 64;
-  EXPECT_NEAR(took(0.1), alone + left, 0.1 * left);
-}
-
-TEST_P(Timing, ALoopOverTheSameLinesStaysInTheVectorCache) {
-  const bool old = gfx9();
-  const char* load = old ? "global_load_dword v4, v1, s[4:5]\n" : "global_load_b32 v4, v1, s[4:5]\n";
-  std::string code = "v_lshlrev_b32_e32 v1, 2, v0\n";
-  for (int i = 0; i < 100; ++i) code += load + wait_all();
-  const LaunchTime t = time({code}, round_machine(GetParam().target));
-  EXPECT_EQ(t.processor.missed, lanes() * 4 / 64);
-  // Each: the latency, the cycles that addresses or data take, the wait's issue.
-  const double each = 100 + (old ? 4 + 4 : 2 + 1 + (gfx12() ? 2 : 0)), first = 500 + 240 - 100;
-  EXPECT_NEAR(t.processor.ends.back(), 100 * each + first, 50);
-}
-
 TEST_P(Timing, LaunchesAreRoundsOfGroups) {
   const Machine m = round_machine(GetParam().target);
   const std::string code = times(2000, "v_add_f32_e32 v1, v1, v1");
@@ -364,33 +187,6 @@ TEST_P(Timing, TheWatchSeesEveryInstructionInOrder) {
   double counted = 0;
   for (const double s : t.processor.stalls) counted += s;
   EXPECT_NEAR(stalled, counted, 1e-6 * counted);
-}
-
-// Groups that read the same lines share them behind their processors' caches; groups with lines of their own
-// do not.
-TEST_P(Timing, GroupsShareLinesInTheSecondLevelCache) {
-  Machine m = round_machine(GetParam().target);
-  m.compute_units = 8;
-  m.l2_mb = 0.1;  // the buffer does not fit
-  const double processors = gfx9() ? 8 : 4;
-  const char* load =
-      gfx9() ? "global_load_dwordx4 v[4:7], v1, s[4:5]\n" : "global_load_b128 v[4:7], v1, s[4:5]\n";
-  const std::string same = concat("v_lshlrev_b32_e32 v1, 4, v0\n", load, wait_all());
-  const std::string apart = concat("s_lshl_b32 s8, ", gfx12() ? "ttmp9" : "s2",
-                                   ", 10\ns_add_u32 s4, s4, s8\n", "s_addc_u32 s5, s5, 0\n", same);
-  const auto groups = static_cast<uint32_t>(4 * processors);
-  const LaunchTime shared = time({.code = same, .groups = groups, .bytes = 1 << 20}, m);
-  EXPECT_NEAR(shared.share.past_l2, 1 / processors, 1e-9);
-  const LaunchTime own = time({.code = apart, .groups = groups, .bytes = 1 << 20}, m);
-  EXPECT_NEAR(own.share.past_l2, 1, 1e-9);
-  EXPECT_NEAR(own.memory_bytes, groups * lanes() * 16, groups * lanes() * 16 * 0.3);
-  EXPECT_LT(shared.memory_bytes, 0.5 * own.memory_bytes);
-  m.l2_mb = 4;  // now it fits, and a repeated launch finds it there
-  const CodeObject code = gpu.load(assemble(GetParam().target, kernel(apart)), "timed");
-  void* data = gpu.allocate(1 << 20);
-  const Launch launch{{groups, 1, 1}, {static_cast<uint32_t>(lanes()), 1, 1}};
-  const TimeOptions warm{.warm = true};
-  EXPECT_EQ(gpu.time(code, "timed", launch, std::as_bytes(std::span(&data, 1)), m, warm).share.past_l2, 0);
 }
 
 TEST_P(Timing, TheTimelineIsATraceOfTheWaves) {
