@@ -110,12 +110,13 @@ def kernels_of(player: Player) -> list[Kernel]:
               "conv2d": "conv2d 2x64x64x320->320 3x3 s1 p1,1,1,1 f16 bias"}
     for op, probe in probes.items():
         for choice in player.choices(probe):
-            tile = re.fullmatch(r"(\d+)x(\d+)x(\d+)(/1)?", choice)
+            tile = re.fullmatch(r"(\d+)x(\d+)x(\d+)(l?)(/1)?", choice)
             if choice == "winograd":  # the shape is fused/winograd.hpp's: 2x2 pixels a tile
                 tiles = 64 if player.target.startswith("gfx9") else 32
                 out.append(Kernel(op, choice, "conv_winograd_f16", 4 * tiles, 64, 32, (128, 512)))
             elif tile:
-                name = f"{ {'linear': 'gemm', 'geglu': 'geglu', 'conv2d': 'conv'}[op]}_f16_{choice.removesuffix('/1')}"
+                kind = {"linear": "gemm", "geglu": "geglu", "conv2d": "conv"}[op] + ("_to_lds" if tile[4] else "")
+                name = f"{kind}_f16_{tile[1]}x{tile[2]}x{tile[3]}"
                 rows, columns, step = (int(tile[i]) for i in (1, 2, 3))
                 out.append(Kernel(op, choice, name, rows, columns, step, (64, 256) if op == "conv2d" else (640, 1920)))
     for head_dim in HEADS:

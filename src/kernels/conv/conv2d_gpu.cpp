@@ -212,10 +212,10 @@ void run(Exec& ex, const ConvProblem& p, const ConvChoice& choice) {
                 {conv_groups_of(pieces), 1, 1}, kConvSmallThreads, 0, reduce);
 }
 
-using ConvKey = std::tuple<GpuKey, int64_t, int64_t, int64_t, DType, int64_t, bool, int64_t, int64_t>;
+using ConvKey = std::tuple<GpuKey, int64_t, int64_t, int64_t, DType, int64_t, bool, bool, int64_t, int64_t>;
 ConvKey key_of(const GpuTraits& traits, const ConvExtent& e) {
-  return {gpu_key(traits), e.pixels,       e.outputs,      e.depth,      e.dtype,
-          e.phases,        e.whole_blocks, e.boxed_pixels, e.halo_pixels};
+  return {gpu_key(traits), e.pixels,      e.outputs,      e.depth,        e.dtype,
+          e.phases,        e.whole_steps, e.whole_blocks, e.boxed_pixels, e.halo_pixels};
 }
 
 ConvChoice default_choice(const Exec& ex, const ConvExtent& extent) {
@@ -288,10 +288,11 @@ ConvExtent conv_extent(const ConvProblem& p) {
   const auto aligned = [](const Tensor& t) {
     return t.offset_bytes() % 16 == 0 && t.stride(0) * static_cast<int64_t>(dtype_size(t.dtype())) % 16 == 0;
   };
-  const bool whole_blocks = dtype_size(p.dtype()) == 2 && p.out_dtype() == p.dtype() &&
-                            p.channels() % 64 == 0 && p.second_channels() % 64 == 0 &&
-                            p.out_channels() % 32 == 0 && p.args.stride <= 8 &&
-                            (!p.args.upsample2x || conv_has_phases(p)) && (!shift || aligned(*shift));
+  const bool whole_steps = dtype_size(p.dtype()) == 2 && p.channels() % 32 == 0 &&
+                           p.second_channels() % 32 == 0 && (!p.args.upsample2x || conv_has_phases(p));
+  const bool whole_blocks = whole_steps && p.out_dtype() == p.dtype() && p.channels() % 64 == 0 &&
+                            p.second_channels() % 64 == 0 && p.out_channels() % 32 == 0 &&
+                            p.args.stride <= 8 && (!shift || aligned(*shift));
   const std::optional<PixelBoxes> boxes = whole_blocks ? conv_boxes(p) : std::nullopt;
   const std::optional<PixelBoxes> halos = whole_blocks ? conv_halo_boxes(p) : std::nullopt;
   return {p.batch() * p.out_h() * p.out_w(),
@@ -299,6 +300,7 @@ ConvExtent conv_extent(const ConvProblem& p) {
           taps * padded,
           p.dtype(),
           conv_has_phases(p) ? 4 : 1,
+          whole_steps,
           whole_blocks,
           boxes ? boxes->boxes() * PixelBoxes::kPixels : 0,
           halos ? halos->boxes() * PixelBoxes::kPixels : 0};

@@ -34,6 +34,7 @@ struct ConvExtent {
   int64_t pixels = 0, outputs = 0, depth = 0;
   DType dtype = DType::kF16;
   int64_t phases = 1;         // whose pixels `pixels` counts together
+  bool whole_steps = false;   // each of 32 channels of one input
   bool whole_blocks = false;  // TMA may fetch it (hopper/convolution_tma.hpp)
   int64_t boxed_pixels = 0;   // of a phase, as TMA takes them in boxes; 0: it gathers them
   int64_t halo_pixels = 0;    // and in boxes with halos; 0: not so

@@ -116,6 +116,7 @@ double estimated_ns(const GpuTraits& traits, const ConvExtent& e, const ConvChoi
 GemmFacts facts_of(const ConvExtent& e) {
   return {.elements = e.dtype == DType::kF32 ? Elements::kF32 : Elements::k16Bit,
           .columns = e.outputs,
+          .whole_steps = e.whole_steps,
           .whole_blocks = e.whole_blocks,
           .halos = e.halo_pixels != 0};
 }

@@ -16,7 +16,8 @@ constexpr const char* kPieces = "copies move 16 bytes; it reads any rows";
 constexpr const char* kFetched = "a producer fetches tiles ahead and no lane computes addresses";
 constexpr const char* kBeside = "as TMA; the epilogue of a tile runs beside the MMA of the next";
 constexpr const char* kWarpgroups = "warpgroup MMA reads operands from LDS by itself";
-constexpr const char* kByTable = "loads fill LDS without a register between; taken where a table names it";
+constexpr const char* kFillsLds = "loads fill LDS without a register between";
+constexpr const char* kBrokenStep = "as loads to LDS, but through registers: a step is broken";
 constexpr const char* kEverywhere = "the kernel that every family has";
 constexpr const char* kMultiplyAdds = "f32 by multiply-adds: --dtype f32 and runs again in a wider type";
 
@@ -36,10 +37,15 @@ constexpr GemmMapRow kLinear[] = {
      .reason = kWarpgroups},
     {.families = kAllFamilies, .shape = GemmShape::kAligned, .rank = 2, .reason = kEverywhere},
     {.families = kCdna,
+     .shape = GemmShape::kWholeSteps,
+     .algorithm = kLoadsToLds,
+     .rank = 2,
+     .reason = kFillsLds},
+    {.families = kCdna,
      .shape = GemmShape::kAligned,
      .algorithm = kLoadsToLds,
      .rank = 3,
-     .reason = kByTable},
+     .reason = kBrokenStep},
 
     {.families = kAllFamilies,
      .elements = Elements::kF32,
@@ -92,7 +98,12 @@ constexpr GemmMapRow kConv[] = {
      .reason = kBeside},
     {.families = kHopper, .algorithm = kWgmma, .rank = 2, .reason = kWarpgroups},
     {.families = kAllFamilies, .rank = 3, .reason = kEverywhere},
-    {.families = kCdna, .algorithm = kLoadsToLds, .rank = 4, .reason = kByTable},
+    {.families = kCdna,
+     .shape = GemmShape::kWholeSteps,
+     .algorithm = kLoadsToLds,
+     .rank = 3,
+     .reason = kFillsLds},
+    {.families = kCdna, .algorithm = kLoadsToLds, .rank = 4, .reason = kBrokenStep},
     {.families = kAllFamilies, .elements = Elements::kF32, .rank = 3, .reason = kMultiplyAdds},
 };
 
@@ -104,6 +115,7 @@ bool GemmFacts::is(GemmShape shape) const {
     case GemmShape::kFewRows: return few_rows;
     case GemmShape::kUnaligned: return !aligned;
     case GemmShape::kAligned: return aligned;
+    case GemmShape::kWholeSteps: return aligned && whole_steps;
     case GemmShape::kTmaColumns: return aligned && tma_columns;
     case GemmShape::kTmaOutput: return aligned && tma_columns && tma_output;
     case GemmShape::kWholeBlocks: return whole_blocks;
@@ -174,6 +186,7 @@ const char* to_text(GemmShape shape) {
     case GemmShape::kFewRows: return "at most 8 rows";
     case GemmShape::kUnaligned: return "rows not of 16-byte pieces";
     case GemmShape::kAligned: return "rows of 16-byte pieces";
+    case GemmShape::kWholeSteps: return "rows of 16-byte pieces, a depth of whole steps";
     case GemmShape::kTmaColumns: return "rows of 16-byte pieces, columns a multiple of 32";
     case GemmShape::kTmaOutput: return "rows of 16-byte pieces, columns a multiple of 32, y in x's type";
     case GemmShape::kWholeBlocks:

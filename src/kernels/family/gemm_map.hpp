@@ -19,6 +19,7 @@ enum class GemmShape {
   kFewRows,      // at most kGemvRows
   kUnaligned,    // rows that are not of 16-byte pieces
   kAligned,      // rows of 16-byte pieces
+  kWholeSteps,   // aligned, and no step of the depth is broken
   kTmaColumns,   // aligned, and the output has a multiple of 32 columns
   kTmaOutput,    // the same in x's type
   kWholeBlocks,  // of a convolution: channels in blocks of 64, and kTmaOutput
@@ -30,7 +31,7 @@ inline constexpr int64_t kGemvRows = 8;
 struct GemmFacts {
   Elements elements = Elements::k16Bit;
   int64_t columns = 0;  // of the output
-  bool few_rows = false, aligned = true, tma_columns = false, tma_output = false;
+  bool few_rows = false, aligned = true, whole_steps = false, tma_columns = false, tma_output = false;
   bool whole_blocks = false, halos = false;
   bool is(GemmShape shape) const;
 };

@@ -72,6 +72,7 @@ GemmFacts facts_of(const LinearProblem& p) {
           .columns = p.out,
           .few_rows = p.rows <= kGemvRows,
           .aligned = linear_rows_aligned(p),
+          .whole_steps = p.in % 64 == 0,
           .tma_columns = p.out % 32 == 0,
           .tma_output = p.out_dtype() == p.dtype()};
 }

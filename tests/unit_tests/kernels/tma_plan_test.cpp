@@ -114,22 +114,29 @@ TEST(TmaPlan, MoreWorkTakesNoLessTime) {
 // A small map must be cut along the depth, a large one must not; a few outputs take none of these kernels.
 TEST(TmaPlan, ConvolutionsTakeTheLeastEstimate) {
   const GpuTraits traits = h200();
+  const auto of = [](int64_t pixels, int64_t outputs, int64_t depth, int64_t boxed = 0) {
+    return ConvExtent{.pixels = pixels,
+                      .outputs = outputs,
+                      .depth = depth,
+                      .whole_steps = true,
+                      .whole_blocks = true,
+                      .boxed_pixels = boxed};
+  };
   for (const TmaRows from : {TmaRows::kGathered, TmaRows::kBoxes})
     for (const TmaExtent& e : extents(from)) {
       const ConvChoice choice =
-          conv_default(traits, {e.rows, e.columns, e.depth, DType::kF16, 1, /*whole_blocks=*/true,
-                                from == TmaRows::kBoxes ? e.rows : 0});
+          conv_default(traits, of(e.rows, e.columns, e.depth, from == TmaRows::kBoxes ? e.rows : 0));
       ASSERT_TRUE(uses_tma(choice.config.algorithm)) << describe(e);
       EXPECT_DOUBLE_EQ(tma_ns(traits, choice.config, e, {choice.multicast_size, choice.splits}),
                        best_ns(traits, e))
           << describe(e);
     }
-  EXPECT_GT(conv_default(traits, {128, 1280, 11520, DType::kF16, 1, true}).splits, 3);
+  EXPECT_GT(conv_default(traits, of(128, 1280, 11520)).splits, 3);
   // 64 outputs take tiles of 64.
-  EXPECT_EQ(conv_default(traits, {1048576, 64, 576, DType::kF16, 1, true}).config.shape.block_n, 64);
-  EXPECT_EQ(conv_default(traits, {1048576, 64, 576, DType::kF16, 1, true, 1048576}).config.shape.block_n, 64);
-  EXPECT_EQ(conv_default(traits, {262144, 128, 1152, DType::kF16, 1, true}).splits, 1);
-  const ConvChoice few = conv_default(traits, {4096, 4, 2880, DType::kF16, 1, true});
+  EXPECT_EQ(conv_default(traits, of(1048576, 64, 576)).config.shape.block_n, 64);
+  EXPECT_EQ(conv_default(traits, of(1048576, 64, 576, 1048576)).config.shape.block_n, 64);
+  EXPECT_EQ(conv_default(traits, of(262144, 128, 1152)).splits, 1);
+  const ConvChoice few = conv_default(traits, of(4096, 4, 2880));
   EXPECT_FALSE(uses_tma(few.config.algorithm));
 }
 
