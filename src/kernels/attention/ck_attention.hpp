@@ -8,7 +8,7 @@
 namespace rocm_sd {
 
 // The row "ck". Its kernels are in the archives that were built with -DROCM_SD_WITH_CK=ON. It takes
-// 16-bit types without a mask on AMD GPUs.
+// 16-bit types without a mask on AMD GPUs, causal ones on CDNA.
 Impl<AttentionProblem> attention_ck_impl();
 
 }  // namespace rocm_sd

@@ -14,7 +14,10 @@ namespace rocm_sd::ck_entries {
 
 namespace ckd = ck::tensor_operation::device;
 inline constexpr auto kPaddedTwice = ckd::GemmSpecialization::MNKOPadding;
-using Unmasked = ckd::C0MatrixMask_impl<ckd::MaskDisabledPredicate>;
+// What of the scores' rectangle counts, besides its extents.
+template <bool kCausal>
+using Mask = ckd::C0MatrixMask_impl<
+    std::conditional_t<kCausal, ckd::MaskOutUpperTrianglePredicate, ckd::MaskDisabledPredicate>>;
 
 // [rows,columns], rows `stride` elements apart; and a matrix whose columns are.
 inline __device__ auto matrix(int rows, int columns, int stride) {

@@ -13,14 +13,14 @@ namespace rocm_sd::ck_entries {
 
 inline constexpr CkAttentionTile kAttentionTile = kCkAttentionWmma;
 
-template <class T>
+template <class T, int kColumns, bool kCausal>
 struct Attention {
   static constexpr int kKeys = 64;  // of one step: 128 would spill
   static constexpr int kWaves = 8;
   static constexpr int kTile = 16;  // a matrix instruction's side
   static constexpr __device__ auto padded() {
     return ckd::GemmGemmPadder<kPaddedTwice, ck::index_t, ck::index_t, ck::index_t, ck::index_t>{
-        kAttentionTile.queries, kKeys, kAttentionTile.depth, kAttentionTile.columns};
+        kAttentionTile.queries, kKeys, kAttentionTile.depth, kColumns};
   }
 
   // q does not pass LDS: its descriptor goes down to a lane's share. k: 8 of a row at once; v: 8 keys side by
@@ -50,13 +50,13 @@ struct Attention {
   using Grid = ck::GridwiseBatchedGemmSoftmaxGemm_Wmma<
       T, T, float, T, float, float, T, Same, Same, Scaled, Same, Same, ck::InMemoryDataOperationEnum::Set,  //
       decltype(q_grid(1, 1, 1)), decltype(k_grid(1, 1, 1)), decltype(v_grid(1, 1, 1)),
-      decltype(y_grid(1, 1, 1)), kAttentionTile.queries, kKeys, kAttentionTile.depth, 8, 8,
-      kAttentionTile.columns, 64, 8, kTile, kTile, kTile, 1, kKeys / kTile, 4,
+      decltype(y_grid(1, 1, 1)), kAttentionTile.queries, kKeys, kAttentionTile.depth, 8, 8, kColumns, 64, 8,
+      kTile, kTile, kTile, 1, kKeys / kTile, kColumns / kTile,
       kAttentionTile.threads,                                            //
       S<2, 128, 1>, S<1, 0, 2>, S<1, 0, 2>, 2, 8, 8, true, false, true,  // q to registers
       S<8, 32, 1>, S<1, 0, 2>, S<1, 0, 2>, 2, 8, 8, true, true, true,    // k to LDS
       S<2, 16, 8>, S<0, 2, 1>, S<0, 2, 1>, 1, 1, 1, false, true, false,  // v to LDS
-      1, 1, S<1, 128, 1, 2>, 8, true, false>;
+      1, 1, S<1, 128, 1, 2>, 8, true, kCausal>;
 
   template <bool kLoop>
   static __device__ void run(const CkAttentionParams& p, const T* q, const T* k, const T* v, T* y) {
@@ -65,7 +65,7 @@ struct Attention {
     Grid::template Run<kLoop>(q, k, v, y, lds, q_grid(p.queries, p.head_dim, p.q.row),
                               k_grid(p.keys, p.head_dim, p.k.row), v_grid(p.keys, p.head_dim, p.v.row),
                               Grid::MakeCGridDescriptor_MBlock_MPerBlock_NBlock_NPerBlock(out), Same{},
-                              Same{}, Scaled{p.scale}, Same{}, Same{}, Unmasked(p.keys),
+                              Same{}, Scaled{p.scale}, Same{}, Same{}, Mask<kCausal>(p.keys),
                               Grid::MakeDefaultBlock2CTileMap(out, 1, 1));
   }
 };

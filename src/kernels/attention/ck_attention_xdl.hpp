@@ -13,12 +13,14 @@ namespace rocm_sd::ck_entries {
 
 inline constexpr CkAttentionTile kAttentionTile = kCkAttentionXdl;
 
-template <class T>
+// CK's own instances for heads of 64 and of 128 (device_batched_gemm_softmax_gemm_permute_xdl_cshuffle), with
+// padding.
+template <class T, int kColumns, bool kCausal>
 struct Attention {
   static constexpr int kKeys = 128;  // of one step
   static constexpr __device__ auto padded() {
     return ckd::GemmGemmPadder<kPaddedTwice, ck::index_t, ck::index_t, ck::index_t, ck::index_t>{
-        kAttentionTile.queries, kKeys, kAttentionTile.depth, kAttentionTile.columns};
+        kAttentionTile.queries, kKeys, kAttentionTile.depth, kColumns};
   }
 
   // q and k: 8 of a row at once; v: 2 keys side by side.
@@ -39,11 +41,11 @@ struct Attention {
       T, float, float, T, Same, Same, Scaled, Same, Same, ck::InMemoryDataOperationEnum::Set,  //
       decltype(q_grid(1, 1, 1)), decltype(k_grid(1, 1, 1)), decltype(v_grid(1, 1, 1)),
       decltype(y_grid(1, 1, 1)), 1, kAttentionTile.threads, kAttentionTile.queries, kKeys,
-      kAttentionTile.depth, kAttentionTile.columns, 32, 8, 8, 2, 16, 16, 2, 8, 4,  //
-      S<4, 64, 1>, S<1, 0, 2>, S<1, 0, 2>, 2, 8, 8, true, 1,                       // q to LDS
-      S<4, 64, 1>, S<1, 0, 2>, S<1, 0, 2>, 2, 8, 8, true, 1,                       // k to LDS
-      S<16, 16, 1>, S<0, 2, 1>, S<0, 2, 1>, 1, 4, 2, false, 0,                     // v to LDS
-      1, 2, S<1, 32, 1, 8>, 4, ck::make_default_loop_scheduler(), true, false>;
+      kAttentionTile.depth, kColumns, 32, 8, 8, 2, 32, 32, 1, 4, kColumns / 32,        //
+      S<4, 64, 1>, S<1, 0, 2>, S<1, 0, 2>, 2, 8, 8, true, 1,                           // q to LDS
+      S<4, 64, 1>, S<1, 0, 2>, S<1, 0, 2>, 2, 8, 8, true, 1,                           // k to LDS
+      S<1024 / kColumns, kColumns / 4, 1>, S<0, 2, 1>, S<0, 2, 1>, 1, 4, 2, false, 0,  // v to LDS
+      1, 2, S<1, 32, 1, 8>, 8, ck::make_default_loop_scheduler(), true, kCausal>;
 
   template <bool kLoop>
   static __device__ void run(const CkAttentionParams& p, const T* q, const T* k, const T* v, T* y) {
@@ -53,7 +55,7 @@ struct Attention {
                               q_grid(p.queries, p.head_dim, p.q.row), k_grid(p.keys, p.head_dim, p.k.row),
                               v_grid(p.keys, p.head_dim, p.v.row),
                               Grid::MakeCGridDescriptor_MBlock_MPerBlock_NBlock_NPerBlock(out),
-                              Grid::MakeDefaultBlock2CTileMap(out), Unmasked(p.keys));
+                              Grid::MakeDefaultBlock2CTileMap(out), Mask<kCausal>(p.keys));
   }
 };
 

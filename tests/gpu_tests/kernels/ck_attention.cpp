@@ -62,8 +62,9 @@ TEST_P(CkAttentionTest, MatchesTheReference) {
       {1, 1, 1, 8, 1},              // nearly nothing of a tile
       {2, 130, 77, 40, 3},          // SD 1.5's heads over a text
       {1, 200, 300, 64, 2, 0.3f},   // several steps of keys, a scale of its own
-      {1, 96, 96, 80, 2, 0, true},  // a head of two pieces of columns, out of packed rows
-      {1, 70, 140, 160, 1},         // of three, and of a deep product
+      {1, 96, 96, 80, 2, 0, true},  // a head of a wide piece of columns, out of packed rows
+      {1, 256, 128, 128, 1},        // whole wide tiles
+      {1, 70, 140, 160, 1},         // of two wide pieces, and of a deep product
   };
   uint64_t seed = 1;
   for (const Case& c : cases) {
@@ -73,6 +74,23 @@ TEST_P(CkAttentionTest, MatchesTheReference) {
                 fmt::format("{}x{}x{}x{}x{}", c.batch, c.heads, c.queries, c.keys, c.head_dim));
   }
 }
+
+TEST_P(CkAttentionTest, CausalOnCdna) {
+  if (GpuTestExec().device.traits().lanes != 64) GTEST_SKIP() << "CDNA has the instances";
+  const std::vector<Case> cases = {
+      {1, 256, 256, 64, 2, 0, false, true},  // tiles that are passed over
+      {1, 200, 300, 40, 1, 0, false, true},  // parts of tiles
+      {2, 200, 130, 128, 1, 0, false, true},
+  };
+  uint64_t seed = 101;
+  for (const Case& c : cases) {
+    const Inputs inputs(c, GetParam(), seed += 10);
+    const PlacedOp op = [&](Exec& ex, const Place& place) { return inputs.run(c, ex, place); };
+    expect_near(by_ck(op), on_host("attention", op), tolerance(c, GetParam()),
+                fmt::format("{}x{}x{}x{}x{}", c.batch, c.heads, c.queries, c.keys, c.head_dim));
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Types, CkAttentionTest, testing::Values(DType::kF16, DType::kBF16),
                          [](const auto& info) { return concat(info.param); });
 
@@ -97,7 +115,7 @@ TEST(CkAttention, RefusesWithASentence) {
     return std::string("taken");
   };
   EXPECT_THAT(refusal({1, 8, 8, 64, 1}, DType::kF32), testing::HasSubstr("16-bit types only"));
-  EXPECT_THAT(refusal({1, 8, 8, 64, 1, 0, false, true}, DType::kF16), testing::HasSubstr("mask"));
+  EXPECT_THAT(refusal({1, 8, 8, 32, 1, 0, false, true}, DType::kF16), testing::HasSubstr("causal instances"));
   EXPECT_THAT(refusal({1, 8, 8, 20, 1}, DType::kF16), testing::HasSubstr("16-byte pieces"));
 }
 
