@@ -1,9 +1,12 @@
 #include "models/offloaded_model.hpp"
 
+#include <algorithm>
 #include <cstring>
+#include <optional>
 #include <utility>
 
 #include "models/bytes_to_load.hpp"
+#include "models/parallel_upload.hpp"
 
 namespace rocm_sd {
 namespace {
@@ -38,7 +41,13 @@ class Offload final : public Visitor {
 
 class Restore final : public Visitor {
  public:
-  Restore(Device& device, std::vector<StoredWeight>& values) : device_(device), values_(values) {}
+  Restore(Device& device, std::vector<StoredWeight>& values) : device_(device), values_(values) {
+    if (SideCopies* const side = side_copies(device)) upload_.emplace(*side);
+  }
+  // Once every copy is before whatever the device is given next.
+  void finish() {
+    if (upload_) upload_->finish();
+  }
 
  protected:
   void slot(const ParameterSlot& slot) override {
@@ -55,14 +64,24 @@ class Restore final : public Visitor {
                                                       : make_tensor(device_, value.shape(), value.dtype());
     if (tensor.storage()->mapped())
       std::memcpy(tensor.data(), value.data(), value.bytes());
+    else if (upload_)
+      upload(tensor.as<char>(), value.as<char>(), value.bytes());
     else
       device_.copy_to_device(tensor.data(), value.data(), value.bytes());
     return tensor;
+  }
+  void upload(char* to, const char* from, size_t bytes) {
+    for (size_t begin = 0; begin < bytes; begin += kMadeBytes) {
+      const size_t piece = std::min(kMadeBytes, bytes - begin);
+      upload_->add(to + begin, piece,
+                   [from = from + begin, piece](char* dst) { std::memcpy(dst, from, piece); });
+    }
   }
 
   Device& device_;
   std::vector<StoredWeight>& values_;
   size_t next_ = 0;
+  std::optional<ParallelUpload> upload_;
 };
 
 class RestoreToStream final : public Visitor {
@@ -150,6 +169,7 @@ void OffloadedModel::restore() {
   try {
     Restore restore(device_, values_);
     visit_(restore);
+    restore.finish();
   } catch (...) {
     Clear clear;
     visit_(clear);

@@ -112,6 +112,8 @@ struct CudaVendor {
   static constexpr auto kMemory = ROCM_SD_VENDOR_CALL(Api, cuMemGetInfo_v2);
   static constexpr auto kAllocatePinned = ROCM_SD_VENDOR_CALL(Api, cuMemHostAlloc);
   static constexpr auto kFreePinned = ROCM_SD_VENDOR_CALL(Api, cuMemFreeHost);
+  static constexpr auto kPinPages = ROCM_SD_VENDOR_CALL(Api, cuMemHostRegister_v2);
+  static constexpr auto kUnpinPages = ROCM_SD_VENDOR_CALL(Api, cuMemHostUnregister);
   static constexpr auto kCreateStream = ROCM_SD_VENDOR_CALL(Api, cuStreamCreate);
   static constexpr auto kDestroyStream = ROCM_SD_VENDOR_CALL(Api, cuStreamDestroy_v2);
   static constexpr auto kSynchronize = ROCM_SD_VENDOR_CALL(Api, cuStreamSynchronize);

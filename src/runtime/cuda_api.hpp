@@ -71,6 +71,8 @@ struct LaunchConfig {  // CUlaunchConfig
   X(cuMemFree_v2, Pointer data)                                                                   \
   X(cuMemHostAlloc, void** data, size_t bytes, unsigned flags)                                    \
   X(cuMemFreeHost, void* data)                                                                    \
+  X(cuMemHostRegister_v2, void* data, size_t bytes, unsigned flags)                               \
+  X(cuMemHostUnregister, void* data)                                                              \
   X(cuMemcpyHtoDAsync_v2, Pointer dst, const void* src, size_t bytes, Stream stream)              \
   X(cuMemcpyDtoHAsync_v2, void* dst, Pointer src, size_t bytes, Stream stream)                    \
   X(cuMemcpyDtoDAsync_v2, Pointer dst, Pointer src, size_t bytes, Stream stream)                  \

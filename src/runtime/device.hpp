@@ -86,5 +86,7 @@ Device& host_device();
 HostIsa host_isa();    // ROCM_SD_ISA=baseline|v3|v4 lowers it, for tests
 bool host_has_bf16();  // AVX512-BF16 or AMX-BF16
 int host_threads();
+// memcpy, by several threads where it is long.
+void copy_by_threads(void* dst, const void* src, size_t bytes);
 
 }  // namespace rocm_sd

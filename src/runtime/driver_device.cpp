@@ -13,6 +13,7 @@
 #include "runtime/kernel_archive.hpp"
 #include "runtime/library_host.hpp"
 #include "runtime/memory_budget.hpp"
+#include "runtime/pinned_pages.hpp"
 #include "runtime/side_copies.hpp"
 #include "runtime/window_host.hpp"
 
@@ -162,7 +163,8 @@ class DriverGpu final : public GpuDevice,
         traits_(driver_->description().traits),
         kernels_(current()),
         pool_(*driver_),
-        staging_(*driver_) {
+        staging_(*driver_),
+        pinned_pages_(*driver_) {
     if (kernels_.archive()) traits_.arch = kernels_.archive()->target();
     const GpuDescription& gpu = driver_->description();
     name_ = fmt::format("{}: {}, {}, {} compute_units, {:.1f} GiB", gpu.device, gpu.product, gpu.traits.arch,
@@ -233,12 +235,16 @@ class DriverGpu final : public GpuDevice,
     refuse_capture("allocate_window");
     return current().allocate_window(bytes);
   }
-  void free_window(void* data) noexcept override { freed(data, &GpuDriver::free); }
+  void free_window(void* data) noexcept override {
+    freed(data, [this](void* of) { driver_->free(of); });
+  }
   void* allocate_host_window(size_t bytes) override {
     refuse_capture("allocate_host_window");
     return current().allocate_coherent(bytes);
   }
-  void free_host_window(void* data) noexcept override { freed(data, &GpuDriver::free_pinned); }
+  void free_host_window(void* data) noexcept override {
+    freed(data, [this](void* of) { driver_->free_pinned(of); });
+  }
   std::string reach(WindowHost& other) override {
     auto* gpu = dynamic_cast<DriverGpu*>(&other);
     if (!gpu || gpu->kind() != kind()) return "they have different drivers";
@@ -347,6 +353,17 @@ class DriverGpu final : public GpuDevice,
   void mark_copies(void* point) override { current().record_copies(point); }
   void copies_wait(void* point) override { current().copies_wait(point); }
   void launches_wait(void* point) override { current().launches_wait(point); }
+  void* allocate_host(size_t bytes) override {
+    refuse_capture("allocate_host");
+    current();
+    return pinned_pages_.allocate(bytes);
+  }
+  void free_host(void* data) noexcept override {
+    freed(data, [this](void* of) {
+      if (!capturing_) driver_->synchronize();  // what waits for copies of it
+      pinned_pages_.free(of);
+    });
+  }
   void copy_beside(void* dst, const void* src, size_t bytes) override {
     if (bytes > 0) current().copy_beside_async(dst, src, bytes);
   }
@@ -365,10 +382,11 @@ class DriverGpu final : public GpuDevice,
     driver_->make_current();
     return *driver_;
   }
-  void freed(void* data, void (GpuDriver::*free_it)(void*) noexcept) noexcept {
+  template <class Free>
+  void freed(void* data, const Free& free_it) noexcept {
     try {
       current();
-      (driver_.get()->*free_it)(data);
+      free_it(data);
     } catch (const Error& error) {  // a lost device has freed everything
       log().warn("{}", error.what());
     }
@@ -424,6 +442,7 @@ class DriverGpu final : public GpuDevice,
   KernelTable kernels_;
   MemoryPool pool_;
   Staging staging_;
+  PinnedPages pinned_pages_;
   std::vector<ReadLane> read_lanes_;  // that nobody uses
   bool capturing_ = false;
   std::vector<std::pair<void*, size_t>> freed_while_capturing_;

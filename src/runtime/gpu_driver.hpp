@@ -49,6 +49,10 @@ class GpuDriver {
   virtual void free(void* data) noexcept = 0;
   virtual void* allocate_pinned(size_t bytes) = 0;  // host memory; null where there is none
   virtual void free_pinned(void* data) noexcept = 0;
+  // Pages that the caller has mapped: copies read them as pinned memory until unpin_pages(). False where the
+  // driver does not, or not these.
+  virtual bool pin_pages(void* /*data*/, size_t /*bytes*/) { return false; }
+  virtual void unpin_pages(void* /*data*/) noexcept {}
   // As WindowHost's (window_host.hpp). allocate_coherent(): host memory; free_pinned() frees it.
   virtual void* allocate_window(size_t bytes) { return allocate(bytes); }
   virtual void* allocate_coherent(size_t bytes) { return allocate_pinned(bytes); }

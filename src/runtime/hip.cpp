@@ -129,6 +129,8 @@ struct HipVendor {
   static constexpr auto kMemory = ROCM_SD_VENDOR_CALL(Api, hipMemGetInfo);
   static constexpr auto kAllocatePinned = ROCM_SD_VENDOR_CALL(Api, hipHostMalloc);
   static constexpr auto kFreePinned = ROCM_SD_VENDOR_CALL(Api, hipHostFree);
+  static constexpr auto kPinPages = ROCM_SD_VENDOR_CALL(Api, hipHostRegister);
+  static constexpr auto kUnpinPages = ROCM_SD_VENDOR_CALL(Api, hipHostUnregister);
   static constexpr auto kCreateStream = ROCM_SD_VENDOR_CALL(Api, hipStreamCreateWithFlags);
   static constexpr auto kDestroyStream = ROCM_SD_VENDOR_CALL(Api, hipStreamDestroy);
   static constexpr auto kSynchronize = ROCM_SD_VENDOR_CALL(Api, hipStreamSynchronize);

@@ -55,6 +55,8 @@ inline constexpr size_t kArchBytes = 256;
   X(hipFree, void* data)                                                                         \
   X(hipHostMalloc, void** data, size_t bytes, unsigned flags)                                    \
   X(hipHostFree, void* data)                                                                     \
+  X(hipHostRegister, void* data, size_t bytes, unsigned flags)                                   \
+  X(hipHostUnregister, void* data)                                                               \
   X(hipMemcpyAsync, void* dst, const void* src, size_t bytes, int kind, Stream stream)           \
   X(hipMemsetAsync, void* data, int value, size_t bytes, Stream stream)                          \
   X(hipStreamCreateWithFlags, Stream* stream, unsigned flags)                                    \

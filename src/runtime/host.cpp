@@ -139,4 +139,21 @@ bool host_has_bf16() {
 
 int host_threads() { return omp_get_max_threads(); }
 
+void copy_by_threads(void* dst, const void* src, size_t bytes) {
+  constexpr size_t kPiece = 512 << 10;
+  const size_t pieces = (bytes + kPiece - 1) / kPiece;
+  const int threads =
+      static_cast<int>(std::min<size_t>(pieces / 2, static_cast<size_t>(std::min(8, host_threads()))));
+  if (threads <= 1) {
+    if (bytes > 0) std::memcpy(dst, src, bytes);
+    return;
+  }
+#pragma omp parallel for num_threads(threads) schedule(static)
+  for (size_t piece = 0; piece < pieces; ++piece) {
+    const size_t begin = piece * kPiece;
+    std::memcpy(static_cast<char*>(dst) + begin, static_cast<const char*>(src) + begin,
+                std::min(kPiece, bytes - begin));
+  }
+}
+
 }  // namespace rocm_sd

@@ -22,8 +22,12 @@ class SideCopies {
   virtual void mark_copies(void* point) = 0;    // after all copies so far
   virtual void copies_wait(void* point) = 0;    // those that follow, for a point that was marked
   virtual void launches_wait(void* point) = 0;
-  // Does not wait. src: pinned (Device::allocate_mapped) where the device has such memory, and unchanged
-  // until the copy is over.
+  // Host memory for copy_beside(), which kernels may not read; null where the device has none. Freed when no
+  // copy of it is under way.
+  virtual void* allocate_host(size_t bytes) = 0;
+  virtual void free_host(void* data) noexcept = 0;
+  // Does not wait. src: allocate_host()'s where the device has such memory, and unchanged until the copy is
+  // over.
   virtual void copy_beside(void* dst, const void* src, size_t bytes) = 0;
   virtual void wait_for_copies() = 0;  // the calling thread; not inside a capture
 

@@ -1,6 +1,5 @@
 #include "runtime/streamed_storage.hpp"
 
-#include <cstring>
 #include <utility>
 
 #include "base/error.hpp"
@@ -19,21 +18,22 @@ StreamedStorage::StreamedStorage(Device& device, size_t bytes) : Storage(nullptr
 StreamedStorage::StreamedStorage(Device& device, const void* values, size_t bytes)
     : Storage(nullptr, bytes), device_(device) {
   allocate_host();
-  std::memcpy(host_, values, bytes);
+  copy_by_threads(host_, values, bytes);
 }
 
 StreamedStorage::~StreamedStorage() {
   if (own_ && !borrowed_) device_.free(own_, bytes_);
   if (!host_) return;
   if (pinned_)
-    device_.free_mapped(host_);
+    side_copies(device_)->free_host(host_);
   else
     host_device().free(host_, bytes_);
 }
 
 // A copy beside launches reads pinned memory only.
 void StreamedStorage::allocate_host() {
-  host_ = device_.allocate_mapped(bytes_);
+  SideCopies* const side = side_copies(device_);
+  host_ = side ? side->allocate_host(bytes_) : nullptr;
   pinned_ = host_ != nullptr;
   const bool card = device_.kind() == DeviceKind::kHip || device_.kind() == DeviceKind::kCuda;
   require<OutOfMemoryError>(pinned_ || !card, device_.name(), ": no pinned host memory for ", bytes_,

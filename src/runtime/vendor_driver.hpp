@@ -51,6 +51,10 @@ class VendorDriver : public GpuDriver {
     return status == Vendor::kSuccess ? data : nullptr;
   }
   void free_pinned(void* data) noexcept override { forgive(Vendor::kFreePinned, data); }
+  bool pin_pages(void* data, size_t bytes) override {
+    return (api_.*Vendor::kPinPages.function)(data, bytes, 0) == Vendor::kSuccess;
+  }
+  void unpin_pages(void* data) noexcept override { forgive(Vendor::kUnpinPages, data); }
   void synchronize() override { call(Vendor::kSynchronize, stream_); }
   void synchronize_stream(void* stream) override { call(Vendor::kSynchronize, static_cast<Stream>(stream)); }
 

@@ -380,7 +380,7 @@ double WeightStream::link_rate() {
   const size_t bytes =
       budget ? static_cast<size_t>(std::min<uint64_t>(kMaxBytes, budget->room() / 2)) : kMaxBytes;
   if (bytes < kMinBytes) return rate_;
-  void* const from = device_.allocate_mapped(bytes);
+  void* const from = side->allocate_host(bytes);
   if (!from) return rate_;
   std::memset(from, 0, bytes);
   try {
@@ -396,10 +396,10 @@ double WeightStream::link_rate() {
     const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
     rate_ = static_cast<double>(bytes) * kCopies / taken.count();
   } catch (...) {
-    device_.free_mapped(from);
+    side->free_host(from);
     throw;
   }
-  device_.free_mapped(from);
+  side->free_host(from);
   return rate_;
 }
 

@@ -64,7 +64,7 @@ struct Card {
   std::string arch = "gfx1100", complaints;
   uint64_t memory = uint64_t{1} << 30, used = 0;
   bool initialised = false;
-  std::map<char*, size_t> blocks, pinned;
+  std::map<char*, size_t> blocks, pinned, registered;
   std::set<void*> streams, events, modules, graphs, execs;
   std::map<void*, Function*> functions;
   std::map<std::string, size_t> calls;

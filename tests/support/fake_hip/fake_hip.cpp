@@ -10,8 +10,8 @@ extern "C" {
 const char* fake_hip_complaints() { return card().complaints.c_str(); }
 size_t fake_hip_live() {
   const Card& c = card();
-  return c.blocks.size() + c.pinned.size() + c.streams.size() + c.events.size() + c.modules.size() +
-         c.graphs.size() + c.execs.size();
+  return c.blocks.size() + c.pinned.size() + c.registered.size() + c.streams.size() + c.events.size() +
+         c.modules.size() + c.graphs.size() + c.execs.size();
 }
 size_t fake_hip_calls(const char* function) { return card().calls[function]; }
 void fake_hip_fail(const char* function, int status) {
@@ -157,6 +157,24 @@ int hipHostFree(void* data) {
   return kSuccess;
 }
 
+int hipHostRegister(void* data, size_t bytes, unsigned flags) {
+  ENTER();
+  if (flags != 0) return invalid(__func__, "unknown flags");
+  for (const auto* held : {&card().pinned, &card().registered})
+    for (const auto& [block, size] : *held)
+      if (block < static_cast<char*>(data) + bytes && static_cast<char*>(data) < block + size)
+        return invalid(__func__, "these pages are pinned");
+  card().registered[static_cast<char*>(data)] = bytes;
+  return kSuccess;
+}
+int hipHostUnregister(void* data) {
+  ENTER();
+  run_everything();
+  if (card().registered.erase(static_cast<char*>(data)) == 0)
+    return invalid(__func__, "no such registered pages");
+  return kSuccess;
+}
+
 int hipMemcpyAsync(void* dst, const void* src, size_t bytes, int kind, Stream* stream) {
   ENTER();
   const bool from_device = kind == 2 || kind == 3, to_device = kind == 1 || kind == 3;
@@ -164,7 +182,7 @@ int hipMemcpyAsync(void* dst, const void* src, size_t bytes, int kind, Stream* s
   if (from_device && !on_device(src, bytes)) return invalid(__func__, "the source is in no block");
   if (to_device && !on_device(dst, bytes)) return invalid(__func__, "the destination is in no block");
   const void* host = from_device ? dst : src;
-  if (kind != 3 && !inside(card().pinned, host, bytes)) {
+  if (kind != 3 && !inside(card().pinned, host, bytes) && !inside(card().registered, host, bytes)) {
     // Pageable memory: HIP has read or written it when the call returns.
     if (card().streams.contains(stream)) run_all(*stream);
     std::memcpy(dst, src, bytes);

@@ -13,7 +13,8 @@ extern "C" {
 
 // Wrong uses of the API so far, one a line; empty: none.
 const char* fake_hip_complaints();
-// What is alive: blocks, pinned blocks, streams, events, modules, graphs, graph executables together.
+// What is alive: blocks, pinned blocks and pages, streams, events, modules, graphs, graph executables
+// together.
 size_t fake_hip_live();
 // How often a function was called.
 size_t fake_hip_calls(const char* function);

@@ -22,6 +22,8 @@ class PlainCopies final : public SideCopies {
   void mark_copies(void*) override {}
   void copies_wait(void*) override {}
   void launches_wait(void*) override {}
+  void* allocate_host(size_t) override { return nullptr; }
+  void free_host(void*) noexcept override {}
   void copy_beside(void*, const void*, size_t) override {}
   void wait_for_copies() override {}
   void copy_made(void* dst, size_t bytes, const std::function<void(char*)>& make) override {
