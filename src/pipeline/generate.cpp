@@ -57,6 +57,30 @@ RunWatch Pipeline::State::watch(const Callbacks& callbacks) const {
 }
 
 TextStates Pipeline::State::encode_text(const PreparedRequest& r, const RunWatch& watch) {
+  // Embeddings are files that may have changed; LoRAs change the encoders.
+  if (!residency.offload() || !r.loras.empty() || !r.rows.embeddings.empty()) return run_text(r, watch);
+  const auto key = [&] {
+    return TextKey{.rows = r.rows.rows,
+                   .prompt_chunks = r.rows.prompt_chunks,
+                   .chunks = r.rows.chunks,
+                   .negatives = r.rows.negatives,
+                   .zero_negative = r.rows.zero_negative,
+                   .clip_skip = r.request.clip_skip,
+                   .emphasis = r.request.emphasis,
+                   .dtype = components.dtype_of(Part::kText)};
+  };
+  Device& device = *components.device;
+  if (kept_text_ && kept_text_->key == key())
+    return {moved_to(device, host_device(), kept_text_->states),
+            moved_to(device, host_device(), kept_text_->pooled)};
+  const TextStates states = run_text(r, watch);
+  kept_text_ = {.key = key(),  // the type may be a wider one now
+                .states = moved_to(host_device(), device, states.states),
+                .pooled = moved_to(host_device(), device, states.pooled)};
+  return states;
+}
+
+TextStates Pipeline::State::run_text(const PreparedRequest& r, const RunWatch& watch) {
   const TextStates states = run_with_retry(Part::kText, r, [&] { return text->run(r, watch); });
   Device& there = components.place[Part::kText];
   return {moved_to(*components.device, there, states.states),

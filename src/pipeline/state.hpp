@@ -185,7 +185,9 @@ struct Pipeline::State {
   // One attempt, stage by stage (generate.cpp).
   GenerateResult draw(const PreparedRequest& r, const Callbacks& callbacks);
   RunWatch watch(const Callbacks& callbacks) const;
+  // The last request's states, where offloaded encoders would be uploaded to compute them again.
   TextStates encode_text(const PreparedRequest& r, const RunWatch& watch);
+  TextStates run_text(const PreparedRequest& r, const RunWatch& watch);
   Image decode(const PreparedRequest& r, const Tensor& latents, const RunWatch& watch);
   Tensor at_vae(const Tensor& latents) const;  // the sampler's, on the VAE's device
   // init_stage.cpp
@@ -243,6 +245,11 @@ struct Pipeline::State {
   void keep_unmasked(SamplerHooks& hooks, const ResolvedRequest& r, const Tensor& mask, const Tensor& clean,
                      const std::vector<float>& start);
 
+  struct KeptText {
+    TextKey key;
+    Tensor states, pooled;  // TextStates', in host memory
+  };
+  std::optional<KeptText> kept_text_;
   std::vector<std::shared_ptr<LoadedControl>> controls_;  // one for each of the request's, in their order
   std::vector<PlannedControl> planned_controls_;          // the same as they act together
   std::vector<std::shared_ptr<LoadedImageModel>> ip_adapters_;     // one for each of the request's

@@ -16,6 +16,18 @@ struct TextStates {
   Tensor pooled;  // [prompts,pooled width] f32; empty for SD 1 and SD 2
 };
 
+// All that the states of a request without LoRAs and embeddings depend on, but for the model.
+struct TextKey {
+  std::vector<std::vector<PromptChunk>> rows;  // these and the next: TokenRows'
+  std::vector<int64_t> prompt_chunks;
+  int64_t chunks = 0, negatives = 0;
+  bool zero_negative = false;
+  int clip_skip = 0;
+  std::string emphasis;
+  DType dtype = DType::kF32;  // that the encoders compute in
+  bool operator==(const TextKey&) const = default;
+};
+
 // What the programs depend on.
 struct TextShape {
   int64_t rows = 1;     // that a program takes at once: requests of more run it several times

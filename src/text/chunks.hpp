@@ -19,6 +19,7 @@ struct InsertedVector {
   int position = 0;  // in PromptChunk::ids, where 0 stands
   int name = 0;      // index in EmbeddingNames::names()
   int vector = 0;
+  bool operator==(const InsertedVector&) const = default;
 };
 
 struct PromptChunk {
@@ -26,6 +27,7 @@ struct PromptChunk {
   std::vector<float> weights;            // [max_length]: 1 for bos, eos and padding
   int eos_position = 0;                  // of the eos that ends the tokens
   std::vector<InsertedVector> inserted;  // in order of position
+  bool operator==(const PromptChunk&) const = default;
 };
 
 struct ChunkOptions {

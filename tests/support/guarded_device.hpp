@@ -81,7 +81,10 @@ class GuardedDevice final : public Device, public MemoryBudget {
     --mapped_;
     std::free(data);
   }
-  void copy_to_device(void* dst, const void* src, size_t bytes) override { copy(dst, src, bytes); }
+  void copy_to_device(void* dst, const void* src, size_t bytes) override {
+    uploaded_ += bytes;
+    copy(dst, src, bytes);
+  }
   void copy_to_host(void* dst, const void* src, size_t bytes) override { copy(dst, src, bytes); }
   void copy_on_device(void* dst, const void* src, size_t bytes) override { copy(dst, src, bytes); }
 
@@ -92,7 +95,8 @@ class GuardedDevice final : public Device, public MemoryBudget {
     if (--depth_ == 0) mprotect(base_, kReserved, PROT_NONE);
   }
 
-  uint64_t peak() const { return peak_; }  // of its life
+  uint64_t peak() const { return peak_; }          // of its life
+  uint64_t uploaded() const { return uploaded_; }  // bytes by copies to it, of its life
   void set_capacity(uint64_t bytes) { capacity_ = bytes; }
   void offer_mapped() { offers_mapped_ = true; }
   int mapped() const { return mapped_; }                   // allocations that are alive
@@ -108,7 +112,7 @@ class GuardedDevice final : public Device, public MemoryBudget {
 
   char* base_ = nullptr;
   std::map<size_t, size_t> free_;  // offset -> size
-  uint64_t capacity_, allocated_ = 0, peak_ = 0, recent_peak_ = 0;
+  uint64_t capacity_, allocated_ = 0, peak_ = 0, recent_peak_ = 0, uploaded_ = 0;
   int depth_ = 0, fail_at_ = 0, mapped_ = 0;
   bool offers_mapped_ = false;
 };

@@ -2,6 +2,8 @@
 // model draws the same picture as on the plain host.
 #include <gtest/gtest.h>
 
+#include <functional>
+
 #include "pipeline/load.hpp"
 #include "runtime/tensor.hpp"
 #include "support/guarded_device.hpp"
@@ -83,6 +85,47 @@ TEST(GuardedPipeline, OffloadDrawsTheSamePictureWithLessMemory) {
               whole.generate(request).pictures[0].image.rgb);
     request.init_image = Image{64, 64, std::vector<uint8_t>(64 * 64 * 3, 77), {}};  // brings the encoder in
   }
+}
+
+// Offloaded encoders come back for another text alone, and whatever a text's states depend on makes another.
+TEST(GuardedPipeline, OffloadedEncodersStayAwayFromTheSameText) {
+  GuardedDevice device;
+  LoadOptions options = kDemo;
+  options.offload = true;
+  Pipeline offloaded = load_pipeline(options, device);
+  Pipeline plain = load_pipeline(kDemo, host_device());
+  const auto uploaded_for = [&](const GenerateRequest& request, const std::string& what) {
+    const uint64_t before = device.uploaded();
+    EXPECT_EQ(offloaded.generate(request).pictures[0].image.rgb,
+              plain.generate(request).pictures[0].image.rgb)
+        << what;
+    return device.uploaded() - before;
+  };
+  GenerateRequest request = small_request();
+  request.steps = 1;
+  uploaded_for(request, "the first one");
+  request.seed = 4;
+  const uint64_t same = uploaded_for(request, "another seed");
+  using Change = std::function<void(GenerateRequest&)>;
+  const std::pair<const char*, Change> changes[] = {
+      {"prompt", [](GenerateRequest& r) { r.prompt = "a red apples"; }},
+      {"weight", [](GenerateRequest& r) { r.prompt = "a (red:1.3) apples"; }},
+      {"emphasis", [](GenerateRequest& r) { r.emphasis = "no norm"; }},
+      {"negative", [](GenerateRequest& r) { r.negative_prompt = "a cart"; }},
+      {"none", [](GenerateRequest& r) { r.negative_prompt = ""; }},
+      {"layers", [](GenerateRequest& r) { r.clip_skip = 2; }},
+      {"chunks", [](GenerateRequest& r) { r.prompt += " BREAK on a table"; }},
+      {"guidance", [](GenerateRequest& r) { r.cfg_scale = 1; }},
+  };
+  uint64_t text = 0;  // bytes of the encoders, at least
+  for (const auto& [what, change] : changes) {
+    change(request);
+    const uint64_t other = uploaded_for(request, what);
+    if (text == 0) text = other - same;
+    EXPECT_GE(other, text) << what;
+    EXPECT_LT(uploaded_for(request, what), other - text / 2) << what << ", again";
+  }
+  EXPECT_GT(text, 100'000u);
 }
 
 TEST(GuardedPipeline, ABudgetIsKeptByBandsThenByOffload) {
