@@ -12,7 +12,7 @@ namespace {
 
 constexpr size_t kAlignment = 256, kPage = 4096, kHugePage = 2 << 20;
 // A piece is as large as all before it together, within these.
-constexpr size_t kLeastPiece = 4 << 20, kMostPiece = 128 << 20;
+constexpr size_t kMinPiece = 4 << 20, kMaxPiece = 128 << 20;
 
 size_t rounded_up(size_t bytes, size_t to) { return (bytes + to - 1) / to * to; }
 
@@ -78,7 +78,7 @@ void PinnedPages::free(void* data) noexcept {
 
 char* PinnedPages::add_piece(size_t least) {
   if (!pins_) return nullptr;
-  Piece piece{.bytes = rounded_up(std::max(least, std::clamp(mapped_, kLeastPiece, kMostPiece)), kHugePage)};
+  Piece piece{.bytes = rounded_up(std::max(least, std::clamp(mapped_, kMinPiece, kMaxPiece)), kHugePage)};
   piece.mapped = piece.bytes + kHugePage;
   piece.mapping = mmap(nullptr, piece.mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (piece.mapping == MAP_FAILED) return nullptr;
