@@ -4,6 +4,7 @@
 #include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <unordered_set>
 
 #include "base/error.hpp"
@@ -41,74 +42,121 @@ ProcessorPlan processor_plan(const LaunchPlan& plan, const Machine& m, const Car
   return out;
 }
 
-// Calls f with the lines of each load.
+// Calls f with the lines of each store, or of each other access.
 template <class F>
-void for_loads(const LaunchPlan& plan, const GroupRecord& record, F f) {
+void for_lines(const LaunchPlan& plan, const GroupRecord& record, bool of_stores, F f) {
   for (const auto& wave : record.waves)
     for (const Step& s : wave) {
       const Inst& in = plan.program.code[s.inst];
-      if (!s.access || (in.flags & kStores && !(in.flags & kAtomic))) continue;
+      const bool stores = in.flags & kStores && !(in.flags & kAtomic);
+      if (!s.access || stores != of_stores) continue;
       const RecordedAccess& a = record.accesses[s.access - 1];
       for (uint32_t i = 0; i < a.lines; ++i) f(record.lines[a.first + i]);
     }
 }
 
-// Which lines groups that run at once have in common.
+// The buffer that a line begins in, as an index into the plan's ranges; their number for lines of none.
+size_t buffer_of(const LaunchPlan& plan, uint64_t line) {
+  const auto after =
+      std::upper_bound(plan.ranges.begin(), plan.ranges.end(), line * kLineBytes + kLineBytes - 1,
+                       [](uint64_t a, const Range& r) { return a < r.begin; });
+  return after == plan.ranges.begin() ? plan.ranges.size()
+                                      : static_cast<size_t>(after - plan.ranges.begin() - 1);
+}
+
+// Distinct lines by the buffer that they lie in.
+std::vector<double> by_buffer(const LaunchPlan& plan, const Lines& lines) {
+  std::vector<double> out(plan.ranges.size() + 1);
+  for (const uint64_t line : lines) ++out[buffer_of(plan, line)];
+  return out;
+}
+void add(std::vector<double>& sums, const std::vector<double>& of) {
+  for (size_t i = 0; i < sums.size(); ++i) sums[i] += of[i];
+}
+
+// Which lines of a buffer groups that run at once have in common, by their first accesses: distinct ones by
+// group, by processor, by second-level cache, and of the card.
 struct Sharing {
-  double past_l2 = 1,
-         past_last_level = 1;  // distinct lines by second-level cache over by processor, card over these
-  double group_lines = 0;      // of a group's first accesses, the distinct ones
-  double card_lines = 0;       // of all groups compared
-  uint64_t groups = 0;
-  double footprint = 0;  // lines of the buffers that were read
+  std::vector<double> groups, processors, l2s, card;  // by buffer
+  uint64_t count = 0;                                 // of groups compared
+  double footprint = 0;                               // lines of the buffers that were read
 };
 
 Sharing sharing_of(const LaunchPlan& plan, const Machine& m, uint32_t processors, uint64_t at_once) {
-  Sharing out;
-  out.groups = std::min({plan.groups(), at_once, kMaxShared});
+  const std::vector<double> none(plan.ranges.size() + 1);
+  Sharing out{none, none, none, none};
+  out.count = std::min({plan.groups(), at_once, kMaxShared});
   const auto dies = static_cast<uint64_t>(m.l2s);
-  std::vector<Lines> by_processor(std::min<uint64_t>(processors, out.groups)), by_l2(dies);
+  std::vector<Lines> by_processor(std::min<uint64_t>(processors, out.count)), by_l2(dies);
   Lines card;
-  std::vector<bool> touched(plan.ranges.size());
   const RecordLimits first{.steps = 6000, .accesses = 24, .cut = true};
-  for (uint64_t g = 0; g < out.groups; ++g) {
+  for (uint64_t g = 0; g < out.count; ++g) {
     const GroupRecord record = record_group(plan, g, first);
     Lines own;
-    for_loads(plan, record, [&](uint64_t line) { own.insert(line); });
-    out.group_lines += static_cast<double>(own.size());
+    for_lines(plan, record, false, [&](uint64_t line) { own.insert(line); });
+    add(out.groups, by_buffer(plan, own));
     for (const uint64_t line : own) {
       by_processor[g % by_processor.size()].insert(line);
       by_l2[g % dies].insert(line);
       card.insert(line);
-      const auto after =
-          std::upper_bound(plan.ranges.begin(), plan.ranges.end(), line * kLineBytes + kLineBytes - 1,
-                           [](uint64_t a, const Range& r) { return a < r.begin; });
-      if (after != plan.ranges.begin()) touched[static_cast<size_t>(after - plan.ranges.begin() - 1)] = true;
     }
   }
-  double processors_lines = 0, l2_lines = 0;
-  for (const Lines& l : by_processor) processors_lines += static_cast<double>(l.size());
-  for (const Lines& l : by_l2) l2_lines += static_cast<double>(l.size());
-  out.card_lines = static_cast<double>(card.size());
-  out.group_lines /= static_cast<double>(out.groups);
-  if (processors_lines > 0) out.past_l2 = l2_lines / processors_lines;
-  if (l2_lines > 0) out.past_last_level = out.card_lines / l2_lines;
-  for (size_t i = 0; i < touched.size(); ++i)
-    if (touched[i])
+  for (const Lines& l : by_processor) add(out.processors, by_buffer(plan, l));
+  for (const Lines& l : by_l2) add(out.l2s, by_buffer(plan, l));
+  out.card = by_buffer(plan, card);
+  for (size_t i = 0; i < plan.ranges.size(); ++i)
+    if (out.card[i] > 0)
       out.footprint += std::ceil(static_cast<double>(plan.ranges[i].end - plan.ranges[i].begin) / kLineBytes);
   return out;
 }
 
-// Shares of misses, from what groups share, what a group reads in all (its distinct lines, and those that its
-// vector cache misses), and what the caches hold.
-void set_shares(MemoryShare& share, const Sharing& s, const Machine& m, double groups, double distinct,
-                double missed, bool warm) {
-  share.past_l2 = s.past_l2;
-  share.past_last_level = s.past_last_level;
+// What a group reads and writes in all.
+struct GroupLines {
+  std::vector<double> loaded;              // distinct lines, by buffer
+  double stored = 0, distinct_stored = 0;  // lines of stores, and those among them that are not the same
+};
+
+GroupLines lines_of(const LaunchPlan& plan, const std::map<uint64_t, GroupRecord>& records) {
+  GroupLines out{.loaded = std::vector<double>(plan.ranges.size() + 1)};
+  const auto all = static_cast<double>(records.size());
+  for (const auto& [turn, record] : records) {
+    Lines loaded, stored;
+    for_lines(plan, record, false, [&](uint64_t line) { loaded.insert(line); });
+    for_lines(plan, record, true, [&](uint64_t line) {
+      out.stored += 1 / all;
+      stored.insert(line);
+    });
+    add(out.loaded, by_buffer(plan, loaded));
+    out.distinct_stored += static_cast<double>(stored.size()) / all;
+  }
+  for (double& count : out.loaded) count /= all;
+  return out;
+}
+
+// Shares of misses, from what groups share, what a group reads in all (its distinct lines of each buffer, and
+// those that its vector cache misses), and what the caches hold. A group's first accesses say how much of
+// each buffer is shared, not how much of each it reads: a kernel may begin with more of one than of the
+// other.
+void set_shares(MemoryShare& share, const Sharing& s, const Machine& m, double groups,
+                const GroupLines& of_group, double missed, bool warm) {
+  const std::vector<double>& lines = of_group.loaded;
+  const auto count = static_cast<double>(s.count);
+  // Of a group, the lines that its processor, its second-level cache and the card had not yet; and what the
+  // groups at once read from their start to their end.
+  double of_processor = 0, of_l2 = 0, of_card = 0, set = 0;
+  for (size_t i = 0; i < lines.size(); ++i) {
+    const bool known = s.groups[i] > 0;  // what comes late alone is taken for the group's own
+    of_processor += lines[i] * (known ? s.processors[i] / s.groups[i] : 1);
+    of_l2 += lines[i] * (known ? s.l2s[i] / s.groups[i] : 1);
+    const double own = lines[i] * (known ? s.card[i] / s.groups[i] : 1);
+    of_card += own;
+    set += own * count;
+  }
+  share.past_l2 = of_processor > 0 ? of_l2 / of_processor : 1;
+  share.past_last_level = of_l2 > 0 ? of_card / of_l2 : 1;
   const double l2 = m.l2_mb * 1e6 / kLineBytes, last = m.last_level_mb * 1e6 / kLineBytes;
-  // What the groups at once read from their start to their end; and lines that they ask for again.
-  const double set = s.group_lines > 0 ? s.card_lines * distinct / s.group_lines : 0;
-  const double again = missed > 0 ? std::min(1.0, distinct / missed) : 1;
+  // Lines that are asked for again.
+  const double again = missed > 0 ? std::min(1.0, of_processor / missed) : 1;
   (set * m.l2s <= l2 || last == 0 ? share.past_l2 : share.past_last_level) *= again;
   const double asked = std::max(1.0, groups * missed);
   if (s.footprint * m.l2s <= l2)
@@ -122,6 +170,9 @@ void set_shares(MemoryShare& share, const Sharing& s, const Machine& m, double g
     share.past_last_level = once + (share.past_last_level - once) * (1 - kept);
   }
   share.stores_past = last > 0 && s.footprint <= last && warm ? 0 : 1;
+  // Pieces of a line come together in the cache, as far as it holds what the groups at once write.
+  if (of_group.distinct_stored * count <= l2)
+    share.stores_past *= of_group.distinct_stored / std::max(1.0, of_group.stored);
 }
 
 // What one of the processors that have the most groups plays: some of its groups, or all where its last ones
@@ -212,16 +263,12 @@ LaunchTime time_launch(const LaunchPlan& plan, const Machine& m, const TimeOptio
   const PlayedGroups groups = played_groups(plan, out, options.recorded);
   const std::vector<const GroupRecord*>& order = groups.order;
   const size_t played = order.size();
-  double distinct = 0;
-  for (const auto& [turn, record] : groups.records) {
-    Lines own;
-    for_loads(plan, record, [&](uint64_t line) { own.insert(line); });
-    distinct += static_cast<double>(own.size()) / static_cast<double>(groups.records.size());
-  }
+  const GroupLines lines = lines_of(plan, groups.records);
 
   const double active = std::min<double>(out.processors, static_cast<double>(out.groups));
   out.gigahertz = m.gigahertz;
-  double missed = distinct;  // lines of a group that its vector cache lacks: a first guess
+  // Lines of a group that its vector cache lacks: a first guess.
+  double missed = std::accumulate(lines.loaded.begin(), lines.loaded.end(), 0.0);
   constexpr int kPasses = 3;
   for (int pass = 0; pass < kPasses; ++pass) {
     const double per_cycle = 1 / (out.gigahertz * active);  // bytes a cycle for each GB/s
@@ -233,7 +280,7 @@ LaunchTime time_launch(const LaunchPlan& plan, const Machine& m, const TimeOptio
          .last_level_latency = m.last_level_latency * out.gigahertz,
          .memory_latency = m.memory_latency * out.gigahertz,
          .write_room = m.l2_mb * 1e6 / active};
-    set_shares(s, sharing, m, static_cast<double>(out.groups), distinct, missed, options.warm);
+    set_shares(s, sharing, m, static_cast<double>(out.groups), lines, missed, options.warm);
     out.processor = run_processor(plan.program, m, rates, order, processor, s,
                                   pass == kPasses - 1 ? options.watch : IssueWatch());
     const double now = out.processor.missed / static_cast<double>(played), end = out.processor.ends.back();

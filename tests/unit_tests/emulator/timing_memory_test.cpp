@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
 
 #include "unit_tests/emulator/timed_kernel.hpp"
 
@@ -102,7 +103,8 @@ TEST_P(Timing, GroupsShareLinesInTheSecondLevelCache) {
                                    ", 10\ns_add_u32 s4, s4, s8\n", "s_addc_u32 s5, s5, 0\n", same);
   const auto groups = static_cast<uint32_t>(4 * processors);
   const LaunchTime shared = time({.code = same, .groups = groups, .bytes = 1 << 20}, m);
-  EXPECT_NEAR(shared.share.past_l2, 1 / processors, 1e-9);
+  const double caches = gfx9() ? processors : 2 * processors;  // a processor of RDNA has two
+  EXPECT_NEAR(shared.share.past_l2, 1 / caches, 1e-9);
   const LaunchTime own = time({.code = apart, .groups = groups, .bytes = 1 << 20}, m);
   EXPECT_NEAR(own.share.past_l2, 1, 1e-9);
   EXPECT_NEAR(own.memory_bytes, groups * lanes() * 16, groups * lanes() * 16 * 0.3);
@@ -113,6 +115,65 @@ TEST_P(Timing, GroupsShareLinesInTheSecondLevelCache) {
   const Launch launch{{groups, 1, 1}, {static_cast<uint32_t>(lanes()), 1, 1}};
   const TimeOptions warm{.warm = true};
   EXPECT_EQ(gpu.time(code, "timed", launch, std::as_bytes(std::span(&data, 1)), m, warm).share.past_l2, 0);
+}
+
+// Two stores that fill a line together are written back once; where the cache has no room for what the groups
+// write at once, twice.
+TEST_P(Timing, PiecesOfALineAreWrittenBackTogether) {
+  const bool old = gfx9();
+  std::string code = "v_lshlrev_b32_e32 v1, 3, v0\nv_add_nc_u32_e32 v2, 4, v1\n";
+  if (old) code = "v_lshlrev_b32_e32 v1, 3, v0\nv_add_u32_e32 v2, 4, v1\n";
+  const auto step = static_cast<int>(lanes() * 8);
+  for (int i = 0; i < 32; ++i)
+    for (const char* at : {"v1", "v2"})
+      code += concat(old ? "global_store_dword " : "global_store_b32 ", at, ", v3, s[4:5]\n",
+                     at[1] == '2' ? concat("s_add_u32 s4, s4, ", step, "\ns_addc_u32 s5, s5, 0\n") : "");
+  const auto written = [&](double cache_mb) {
+    Machine m = round_machine(GetParam().target);
+    m.l2_mb = cache_mb;
+    return time({.code = code, .bytes = static_cast<size_t>(32 * step)}, m).memory_bytes;
+  };
+  EXPECT_NEAR(written(4), 32 * step, 64);
+  EXPECT_NEAR(written(0.001), 2 * 32 * step, 64);
+}
+
+// Groups that begin with lines of their own and then read, above all, what all of them read: how much they
+// share follows from all that they read.
+TEST_P(Timing, SharingIsThatOfAllThatAGroupReads) {
+  constexpr int kOwn = 20, kShared = 80;
+  const bool old = gfx9();
+  const auto bytes = static_cast<int>(lanes() * 16);
+  const auto load = [&](const char* from) {
+    return concat(old ? "global_load_dwordx4 v[4:7], v1, " : "global_load_b128 v[4:7], v1, ", from, "\n");
+  };
+  const auto next = [&](int low) {
+    return concat("s_add_u32 s", low, ", s", low, ", ", bytes, "\ns_addc_u32 s", low + 1, ", s", low + 1,
+                  ", 0\n");
+  };
+  // The shared buffer's address is the first word of the other.
+  std::string code = concat("v_lshlrev_b32_e32 v1, 4, v0\n",
+                            old ? "s_load_dwordx2 s[6:7], s[4:5], 0x0\n" : "s_load_b64 s[6:7], s[4:5], 0x0\n",
+                            wait_all(), "s_lshl_b32 s8, ", gfx12() ? "ttmp9" : "s2",
+                            ", 15\ns_add_u32 s4, s4, s8\n", "s_addc_u32 s5, s5, 0\n");
+  const auto use = [&](bool own) { code += own ? load("s[4:5]") + next(4) : load("s[6:7]") + next(6); };
+  for (int i = 0; i < kOwn; ++i) use(true);
+  for (int i = 0; i < kShared; ++i) use(false);
+  Machine m = round_machine(GetParam().target);
+  m.compute_units = 8;
+  m.l2_mb = 0.01;  // nothing fits
+  const double processors = old ? 8 : 4;
+  const CodeObject object =
+      gpu.load(assemble(GetParam().target, kernel(code + wait_all(), 64, 64 << 10)), "timed");
+  const auto groups = static_cast<uint32_t>(processors * (old ? 1 : 2));
+  void* own = gpu.allocate(size_t{groups} << 15);
+  void* const shared = gpu.allocate(static_cast<size_t>(kShared * bytes));
+  std::memcpy(own, &shared, sizeof(shared));
+  const Launch launch{{groups, 1, 1}, {static_cast<uint32_t>(lanes()), 1, 1}};
+  const LaunchTime t = gpu.time(object, "timed", launch, std::as_bytes(std::span(&own, 1)), m, TimeOptions{});
+  const double want = (kOwn + kShared / static_cast<double>(groups)) / (kOwn + kShared);
+  EXPECT_NEAR(t.share.past_l2, want, 0.02);
+  gpu.free(own);
+  gpu.free(shared);
 }
 
 // A map that groups read several times, larger than the last level: of what they read again it has its share.
