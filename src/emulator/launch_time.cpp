@@ -140,18 +140,16 @@ GroupLines lines_of(const LaunchPlan& plan, const std::map<uint64_t, GroupRecord
 void set_shares(MemoryShare& share, const Sharing& s, const Machine& m, double groups,
                 const GroupLines& of_group, double missed, bool warm) {
   const std::vector<double>& lines = of_group.loaded;
-  const auto count = static_cast<double>(s.count);
-  // Of a group, the lines that its processor, its second-level cache and the card had not yet; and what the
-  // groups at once read from their start to their end.
-  double of_processor = 0, of_l2 = 0, of_card = 0, set = 0;
+  // Of a group, the lines that its processor, its second-level cache and the card had not yet.
+  double of_processor = 0, of_l2 = 0, of_card = 0;
   for (size_t i = 0; i < lines.size(); ++i) {
     const bool known = s.groups[i] > 0;  // what comes late alone is taken for the group's own
     of_processor += lines[i] * (known ? s.processors[i] / s.groups[i] : 1);
     of_l2 += lines[i] * (known ? s.l2s[i] / s.groups[i] : 1);
-    const double own = lines[i] * (known ? s.card[i] / s.groups[i] : 1);
-    of_card += own;
-    set += own * count;
+    of_card += lines[i] * (known ? s.card[i] / s.groups[i] : 1);
   }
+  const auto count = static_cast<double>(s.count);
+  const double set = of_card * count;  // what the groups at once read from their start to their end
   share.past_l2 = of_processor > 0 ? of_l2 / of_processor : 1;
   share.past_last_level = of_l2 > 0 ? of_card / of_l2 : 1;
   const double l2 = m.l2_mb * 1e6 / kLineBytes, last = m.last_level_mb * 1e6 / kLineBytes;

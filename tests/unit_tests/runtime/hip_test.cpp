@@ -1,15 +1,11 @@
 // The hip device on a stand-in for libamdhip64 that checks every call (tests/support/fake_hip).
-#include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cstdlib>
-#include <cstring>
 #include <functional>
-#include <map>
 #include <numeric>
-#include <random>
 #include <tuple>
 
 #include "base/error.hpp"
@@ -18,58 +14,15 @@
 #include "runtime/gpu_driver.hpp"
 #include "runtime/memory_budget.hpp"
 #include "runtime/probe.hpp"
-#include "runtime/side_copies.hpp"
 #include "runtime/trace_range.hpp"
 #include "runtime/weight_stream.hpp"
 #include "support/code_objects.hpp"
-#include "support/fake_hip/fake_hip.hpp"
+#include "support/fake_hip/hip_test.hpp"
 
 namespace rocm_sd {
 namespace {
 
 using testing::HasSubstr;
-
-// Loads the stand-in before anything asks for the driver: ctest runs each test in a process of its own.
-class HipTest : public testing::Test {
- protected:
-  explicit HipTest(const char* library = ROCM_SD_FAKE_HIP_6) {
-    setenv("ROCM_SD_HIP_LIBRARY", library, 1);
-    setenv("ROCM_SD_KERNELS", folder.path().c_str(), 1);
-    handle = dlopen(library, RTLD_NOW | RTLD_LOCAL);
-    write_kernel_archive(folder.path() / "kernels_gfx1100.rsk", "gfx1100", "by hand",
-                         {{"probe.co", testing_support::amd_code_object({{"probe_axpy", 32, 0, 0, 0},
-                                                                         {"probe_reverse", 32, 0, 0, 0},
-                                                                         {"nothing", 32, 1024, 0, 0}})}});
-  }
-  ~HipTest() override {
-    EXPECT_STREQ(call<decltype(fake_hip_complaints)>("fake_hip_complaints")(), "");
-    fail("hipStreamSynchronize", 0);
-  }
-
-  template <class Function>
-  Function* call(const char* name) const {
-    return reinterpret_cast<Function*>(dlsym(handle, name));
-  }
-  void fail(const char* function, int status) {
-    call<decltype(fake_hip_fail)>("fake_hip_fail")(function, status);
-  }
-  void set_card(const char* arch, uint64_t memory) {
-    call<decltype(fake_hip_card)>("fake_hip_card")(arch, memory);
-  }
-  size_t calls(const char* function) { return call<decltype(fake_hip_calls)>("fake_hip_calls")(function); }
-  size_t live() { return call<decltype(fake_hip_live)>("fake_hip_live")(); }
-
-  static std::unique_ptr<GpuDevice> open() { return make_gpu_device(open_hip(0)); }
-  static void axpy(GpuDevice& gpu, const Tensor& x, const Tensor& y, float scale) {
-    const GpuKernel* kernel = gpu.find_kernel("probe_axpy");
-    const ProbeParams params{x.as<float>(), y.as<float>(), scale, static_cast<int32_t>(x.numel()), 0};
-    gpu.launch(*kernel, {.x = static_cast<uint32_t>((x.numel() + 255) / 256)}, 256, 0, &params,
-               sizeof(params));
-  }
-
-  testing_support::TemporaryFolder folder;
-  void* handle = nullptr;
-};
 
 // What `code` throws of type E, as text.
 template <class E, class Code>
@@ -133,74 +86,6 @@ TEST_F(HipTest, CopiesThroughStagingInOrder) {
     EXPECT_EQ(back, words) << pinned;
   }
   fail("hipHostMalloc", 0);
-}
-
-// Host memory for copies beside launches: blocks of pages that are pinned in large pieces; of the driver's
-// own pinned memory where it pins none.
-TEST_F(HipTest, CutsHostMemoryOfCopiesFromPinnedPages) {
-  std::mt19937 random(7);
-  for (const bool pins : {true, false}) {
-    if (!pins) fail("hipHostRegister", 2);
-    const size_t live_before = live(), registered = calls("hipHostRegister"), own = calls("hipHostMalloc"),
-                 unregistered = calls("hipHostUnregister");
-    {
-      const auto gpu = open();
-      SideCopies& side = *side_copies(*gpu);
-      std::map<char*, size_t> held;
-      const auto allocate = [&](size_t bytes) {
-        auto* const data = static_cast<char*>(side.allocate_host(bytes));
-        ASSERT_NE(data, nullptr);
-        EXPECT_EQ(reinterpret_cast<uintptr_t>(data) % 16, 0u);
-        const auto after = held.lower_bound(data);  // blocks do not overlap
-        if (after != held.end()) {
-          EXPECT_LE(data + bytes, after->first);
-        }
-        if (after != held.begin()) {
-          EXPECT_LE(std::prev(after)->first + std::prev(after)->second, data);
-        }
-        std::memset(data, static_cast<int>(bytes % 251), bytes);
-        held[data] = bytes;
-      };
-      for (int i = 0; i < 300; ++i) {
-        const size_t bytes = i % 40 == 39 ? size_t{9} << 20 : 1 + random() % 200'000;
-        allocate(bytes);
-        if (i % 3 == 2) {  // and as many bytes again
-          const auto some = std::next(held.begin(), static_cast<int64_t>(random() % held.size()));
-          const size_t size = some->second;
-          side.free_host(some->first);
-          held.erase(some);
-          if (i % 2) allocate(size);
-        }
-      }
-      void* const there = gpu->allocate(9 << 20);
-      for (const auto& [data, bytes] : held) {
-        const std::vector<char> want(bytes, static_cast<char>(bytes % 251));
-        std::vector<char> got(bytes);
-        EXPECT_EQ(std::memcmp(data, want.data(), bytes), 0) << "somebody wrote into a block of " << bytes;
-        side.copy_beside(there, data, bytes);
-        side.wait_for_copies();
-        gpu->copy_to_host(got.data(), there, bytes);
-        EXPECT_EQ(got, want);
-      }
-      gpu->free(there, 9 << 20);
-      const size_t pieces = calls("hipHostRegister") - registered;
-      if (pins) {
-        EXPECT_GE(pieces, 2u);
-        EXPECT_LE(pieces, 12u) << "of 300 blocks";
-      } else {
-        EXPECT_EQ(pieces, 1u) << "it asks once";
-        EXPECT_GE(calls("hipHostMalloc") - own, 300u);
-      }
-      for (const auto& [data, bytes] : held) side.free_host(data);
-      EXPECT_EQ(calls("hipHostUnregister") - unregistered, pins ? pieces : 0u);
-    }
-    EXPECT_EQ(live(), live_before);
-  }
-  const auto gpu = open();
-  fail("hipHostMalloc", 2);
-  EXPECT_EQ(side_copies(*gpu)->allocate_host(1000), nullptr);
-  fail("hipHostMalloc", 0);
-  fail("hipHostRegister", 0);
 }
 
 // What is handed out and what is kept share the budget; the largest kept blocks go first.
