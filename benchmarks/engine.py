@@ -28,12 +28,23 @@ _c = _c_interface()
 EngineError = _c.EngineError
 
 
+class _Result:
+    """Frees a result with the last picture that lies in its memory."""
+
+    def __init__(self, library: ctypes.CDLL, result: Any):
+        self.library, self.result = library, result
+
+    def __del__(self) -> None:
+        self.library.rocm_sd_result_free(self.result)
+
+
 def _pictures(library: ctypes.CDLL, result: Any) -> list[np.ndarray]:
-    try:
-        pictures = result.contents.pictures[:result.contents.count]
-        return [np.ctypeslib.as_array(p.rgb, (p.height, p.width, 3)).copy() for p in pictures]
-    finally:
-        library.rocm_sd_result_free(result)
+    owner, out = _Result(library, result), []
+    for p in result.contents.pictures[:result.contents.count]:
+        memory = (ctypes.c_uint8 * (p.height * p.width * 3)).from_address(ctypes.addressof(p.rgb.contents))
+        memory.owner = owner  # type: ignore[attr-defined]
+        out.append(np.frombuffer(memory, np.uint8).reshape(p.height, p.width, 3))
+    return out
 
 
 class Engine:

@@ -28,8 +28,8 @@ struct LowRankProduct {
   bool states_last = false;
 };
 
-// y = act(channel_scale * (product + low_rank + bias + channel_shift) + residual). The pointers must outlive
-// the call only.
+// y = act(channel_scale * (product + low_rank + bias + channel_shift) + residual), and with slopes, whose act
+// is kNone, values below zero times their channel's slope. The pointers must outlive the call only.
 struct Epilogue {
   const Tensor* channel_shift = nullptr;  // [N,C] f32 or x's dtype, added to every pixel or token of image n
   const Tensor* residual = nullptr;       // y's shape and dtype
@@ -40,6 +40,7 @@ struct Epilogue {
   // No launch of this run writes what a linear layer reads: on Hopper its product then begins beside the
   // launch before, and waits for it only to write.
   bool reads_constants = false;
+  const Tensor* slopes = nullptr;  // [C] f32; of conv2d on GPUs
 };
 
 }  // namespace rocm_sd

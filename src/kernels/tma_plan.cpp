@@ -40,6 +40,24 @@ std::vector<TmaSplit> tma_splits(const GpuTraits& traits, const GemmConfig& tile
   return out;
 }
 
+uint32_t resident_workgroups(const GpuTraits& traits, const GemmConfig& tile, const TmaExtent& extent) {
+  const int64_t kinds = extent.layers * ceil_div(extent.columns, tile.shape.block_n);
+  const int64_t each = std::max<int64_t>(1, traits.compute_units / kinds);
+  return static_cast<uint32_t>(kinds * std::min(each, ceil_div(extent.rows, kRows)));
+}
+
+double resident_ns(const GpuTraits& traits, const GemmConfig& tile, const TmaExtent& extent) {
+  const TmaResidentCosts& of = cost_model(kernel_tables(traits).name).tma_resident.value();
+  const int columns = tile.shape.block_n;
+  const int64_t kinds = extent.layers * ceil_div(extent.columns, columns);
+  const int64_t each = resident_workgroups(traits, tile, extent) / kinds;
+  const auto boxes = static_cast<double>(ceil_div(ceil_div(extent.rows, kRows), each));
+  const double steps = static_cast<double>(extent.depth) / kDepth;
+  const size_t width = columns <= 32 ? 0 : 1;
+  return of.launch_ns + of.filter_byte_ns * 2 * columns * static_cast<double>(extent.depth) +
+         boxes * (steps * of.step_ns[width] + of.box_ns[width]);
+}
+
 namespace {
 
 // Costs are by the columns of a tile: 64, 128, 160, 256.

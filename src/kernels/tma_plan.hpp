@@ -32,6 +32,11 @@ uint32_t tma_clusters_at_once(const GpuTraits& traits, int occupancy, int workgr
 std::vector<TmaSplit> tma_splits(const GpuTraits& traits, const GemmConfig& tile, const TmaExtent& extent,
                                  bool may_split);
 
+// Workgroups of a convolution that keeps its filter in LDS: as many for each piece of the outputs of each
+// layer.
+uint32_t resident_workgroups(const GpuTraits& traits, const GemmConfig& tile, const TmaExtent& extent);
+double resident_ns(const GpuTraits& traits, const GemmConfig& tile, const TmaExtent& extent);
+
 // An estimate in nanoseconds, to compare choices by.
 double tma_ns(const GpuTraits& traits, const GemmConfig& tile, const TmaExtent& extent, TmaSplit split);
 

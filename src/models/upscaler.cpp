@@ -12,7 +12,7 @@
 namespace rocm_sd {
 namespace {
 
-constexpr float kSlope = 0.2f;  // of RRDBNet's rectifiers
+constexpr float kSlope = RrdbNet::kSlope;
 constexpr int kMaxBlocks = 512;
 
 Tensor same_conv(Exec& ex, const Tensor& x, const Conv& conv, const Tensor* residual = nullptr) {
@@ -20,6 +20,16 @@ Tensor same_conv(Exec& ex, const Tensor& x, const Conv& conv, const Tensor* resi
 }
 
 Tensor rectified(Exec& ex, const Tensor& x) { return leaky_relu(ex, x, kSlope); }
+
+// A convolution and a rectifier, in one launch where there are such. slopes: f32 that hold kSlope.
+Tensor rectified_conv(Exec& ex, const Tensor& x, const Conv& conv, const Tensor& slopes,
+                      bool upsample2x = false) {
+  ConvArgs args{.pad = Padding::same(1), .upsample2x = upsample2x};
+  if (!conv2d_takes_slopes(ex)) return rectified(ex, conv2d(ex, x, conv, args));
+  const Tensor own = slopes.narrow(0, 0, conv.out);
+  args.epilogue.slopes = &own;
+  return conv2d(ex, x, conv, args);
+}
 
 // grown [N,h,w,C], or empty, with the rectified z [N,h,w,G] behind it.
 Tensor grow(Exec& ex, const Tensor& grown, const Tensor& z) {
@@ -171,15 +181,16 @@ Tensor DenseBlock::operator()(Exec& ex, const Tensor& x) const {
   return grown;
 }
 
-Tensor DenseBlock::operator()(Exec& ex, const Tensor& map, const Tensor& into) const {
+Tensor DenseBlock::operator()(Exec& ex, const Tensor& map, const Tensor& into, const Tensor& slopes) const {
   int64_t channels = into.dim(3);
   const Tensor x = map.narrow(3, 0, channels);
   for (const Conv& conv : convs) {
     const bool last = &conv == &convs.back();
     const Tensor z = last ? into : map.narrow(3, channels, conv.out);
     conv2d(ex, map.narrow(3, 0, channels), conv,
-           {.pad = Padding::same(1), .epilogue = {.residual = last ? &x : nullptr}, .into = &z});
-    if (!last) leaky_relu_into(ex, z, kSlope, z);
+           {.pad = Padding::same(1),
+            .epilogue = {.residual = last ? &x : nullptr, .slopes = last ? nullptr : &slopes},
+            .into = &z});
     channels += conv.out;
   }
   return into;
@@ -195,13 +206,13 @@ Tensor Rrdb::operator()(Exec& ex, const Tensor& x, const Tensor& factor) const {
   return add_scaled(ex, x, h, factor);
 }
 
-void Rrdb::operator()(Exec& ex, const std::array<Tensor, 3>& maps, int64_t features,
-                      const Tensor& factors) const {
+void Rrdb::operator()(Exec& ex, const std::array<Tensor, 3>& maps, int64_t features, const Tensor& factors,
+                      const Tensor& slopes) const {
   const auto first = [&](int map) { return maps[static_cast<size_t>(map)].narrow(3, 0, features); };
   const auto rows = [&](const Tensor& map) { return map.reshape({factors.dim(0), map.dim(3)}); };
-  dense[0](ex, maps[0], first(1));
-  dense[1](ex, maps[1], first(2));
-  dense[2](ex, maps[2], first(1));
+  dense[0](ex, maps[0], first(1), slopes);
+  dense[1](ex, maps[1], first(2), slopes);
+  dense[2](ex, maps[2], first(1), slopes);
   const auto part = [&](int map) { return rows(maps[static_cast<size_t>(map)]).narrow(1, 0, features); };
   add_scaled_into(ex, part(0), part(1), factors, part(2));
 }
@@ -226,15 +237,16 @@ void RrdbNet::visit(Visitor& v) {
 
 // In three maps of all channels that a dense block has, of which each convolution reads the first ones and
 // writes the next: nothing is joined by copies.
-Tensor RrdbNet::body(Exec& ex, const Tensor& features, const Tensor& factors) const {
+Tensor RrdbNet::body(Exec& ex, const Tensor& features, const Tensor& factors, const Tensor& slopes) const {
   const DenseBlock& any = body_.front().dense.front();
   const int64_t width = any.convs.back().in, count = features.dim(3);
+  const Tensor of_growth = slopes.narrow(0, 0, any.convs.front().out);
   std::array<Tensor, 3> maps;
   for (Tensor& map : maps)
     map = ex.alloc({features.dim(0), features.dim(1), features.dim(2), width}, features.dtype());
   copy_into(ex, features, maps[0].narrow(3, 0, count));
   for (const Rrdb& block : body_) {
-    block(ex, maps, count, factors);
+    block(ex, maps, count, factors, of_growth);
     std::rotate(maps.begin(), maps.begin() + 2, maps.end());  // the sum's map is the next block's first
   }
   return conv2d(ex, maps[0].narrow(3, 0, count), body_out_,
@@ -246,22 +258,26 @@ bool RrdbNet::is_joined_in_place(const Exec& ex, const Tensor& x, const Tensor& 
   const auto pieces = [&](int64_t channels) {
     return channels * static_cast<int64_t>(dtype_size(x.dtype())) % 16 == 0;
   };
-  return conv2d_takes_parts(ex) && factors.dim(0) == x.dim(0) * x.dim(1) * x.dim(2) &&
-         pieces(any.convs.front().in) && pieces(any.convs.front().out);
+  return conv2d_takes_parts(ex) && conv2d_takes_slopes(ex) &&
+         factors.dim(0) == x.dim(0) * x.dim(1) * x.dim(2) && pieces(any.convs.front().in) &&
+         pieces(any.convs.front().out);
 }
 
-Tensor RrdbNet::operator()(Exec& ex, const Tensor& x, const Tensor& factors) const {
+int64_t RrdbNet::slope_count() const {
+  return std::max(hr_.out, body_.front().dense.front().convs.front().out);
+}
+
+Tensor RrdbNet::operator()(Exec& ex, const Tensor& x, const Tensor& factors, const Tensor& slopes) const {
   const Tensor features = same_conv(ex, x, first_);  // [N,h,w,F]
   Tensor h = features;
   if (is_joined_in_place(ex, x, factors)) {
-    h = body(ex, features, factors);
+    h = body(ex, features, factors, slopes);
   } else {
     for (const Rrdb& block : body_) h = block(ex, h, factors.narrow(0, 0, 1));
     h = same_conv(ex, h, body_out_, &features);
   }
-  for (const Conv& up : up_)
-    h = rectified(ex, conv2d(ex, h, up, {.pad = Padding::same(1), .upsample2x = true}));  // [N,2h,2w,F]
-  h = rectified(ex, same_conv(ex, h, hr_));
+  for (const Conv& up : up_) h = rectified_conv(ex, h, up, slopes, true);  // [N,2h,2w,F]
+  h = rectified_conv(ex, h, hr_, slopes);
   return same_conv(ex, h, last_);
 }
 
@@ -282,8 +298,18 @@ void CompactNet::visit(Visitor& v) {
 Tensor CompactNet::operator()(Exec& ex, const Tensor& x) const {
   Tensor h = x;
   for (size_t i = 0; i < slopes_.size(); ++i)
-    h = prelu(ex, same_conv(ex, h, convs_[i]), slopes_[i].table);  // [N,h,w,F]
+    h = conv2d_takes_slopes(ex)
+            ? conv2d(ex, h, convs_[i], {.pad = Padding::same(1), .epilogue = {.slopes = &wide_slopes_[i]}})
+            : prelu(ex, same_conv(ex, h, convs_[i]), slopes_[i].table);  // [N,h,w,F]
   return same_conv(ex, h, convs_.back());
+}
+
+void CompactNet::prepare(Device& device) {
+  wide_slopes_.clear();
+  for (const Embedding& of : slopes_) {
+    const std::vector<float> values = to_floats(device, of.table);
+    wide_slopes_.push_back(tensor_from(device, {std::ssize(values)}, values.data()));
+  }
 }
 
 SpanBlock::SpanBlock(const UpscalerConfig& config) { convs.fill(Conv(config.features, config.features)); }
@@ -350,11 +376,17 @@ void UpscalerNet::load(Device& device, const ParameterSource& source, DType comp
   else
     load_parameters(*this, device, source, compute);
   dtype_ = compute;
+  if (auto* net = std::get_if<CompactNet>(&net_)) net->prepare(device);
   prepare(device, 1);
 }
 
 void UpscalerNet::prepare(Device& device, int64_t pixels) {
-  if (config_.kind != UpscalerKind::kRrdb || (factors_ && factors_.dim(0) == pixels)) return;
+  const auto* net = std::get_if<RrdbNet>(&net_);
+  if (net == nullptr || (factors_ && factors_.dim(0) == pixels)) return;
+  if (!slopes_) {
+    const std::vector<float> slopes(static_cast<size_t>(net->slope_count()), RrdbNet::kSlope);
+    slopes_ = tensor_from(device, {std::ssize(slopes)}, slopes.data());
+  }
   const std::vector<float> factors(static_cast<size_t>(pixels), RrdbNet::kFactor);
   factors_ = tensor_from(device, {pixels}, factors.data());
 }
@@ -363,7 +395,7 @@ Tensor UpscalerNet::operator()(Exec& ex, const Tensor& x) const {
   require(x.rank() == 4 && x.dim(0) == 1 && x.dim(3) == config_.in_channels() && x.dtype() == dtype_,
           "upscaler: expected [1,h,w,", config_.in_channels(), "] of ", dtype_, ", got ", x.shape(), " of ",
           x.dtype());
-  if (const auto* net = std::get_if<RrdbNet>(&net_)) return (*net)(ex, x, factors_);
+  if (const auto* net = std::get_if<RrdbNet>(&net_)) return (*net)(ex, x, factors_, slopes_);
   if (const auto* net = std::get_if<SpanNet>(&net_)) return (*net)(ex, x);
   if (const auto* net = std::get_if<SwinNet>(&net_)) return (*net)(ex, x);
   return std::get<CompactNet>(net_)(ex, x);

@@ -57,8 +57,8 @@ struct DenseBlock {
   Tensor operator()(Exec& ex,
                     const Tensor& x) const;  // [N,h,w,features]; the result's factor is in the weights
   // The same of a map [N,h,w,features+4*growth] whose first channels are x: what is made goes behind them.
-  // into: [N,h,w,features], the first channels of such a map.
-  Tensor operator()(Exec& ex, const Tensor& map, const Tensor& into) const;
+  // into: [N,h,w,features], the first channels of such a map. slopes: [growth] f32, the rectifiers'.
+  Tensor operator()(Exec& ex, const Tensor& map, const Tensor& into, const Tensor& slopes) const;
 };
 
 // Residual in residual dense block: x + 0.2 * three dense blocks.
@@ -69,8 +69,9 @@ struct Rrdb {
   void visit(Visitor& v);
   Tensor operator()(Exec& ex, const Tensor& x, const Tensor& factor) const;  // factor: [1] f32
   // The same in three maps as dense blocks take them: x is in the first one, the result in the third.
-  // factors: [N*h*w] f32.
-  void operator()(Exec& ex, const std::array<Tensor, 3>& maps, int64_t features, const Tensor& factors) const;
+  // factors: [N*h*w] f32; slopes: [growth] f32.
+  void operator()(Exec& ex, const std::array<Tensor, 3>& maps, int64_t features, const Tensor& factors,
+                  const Tensor& slopes) const;
 };
 
 class RrdbNet {
@@ -78,13 +79,16 @@ class RrdbNet {
   explicit RrdbNet(const UpscalerConfig& config);
   void visit(Visitor& v);
   // x [1,h,w,3*unshuffle^2] in the weights' type -> [1,h*2^doublings,w*2^doublings,3]. factors: [h*w] f32, or
-  // [1], that hold kFactor; of all pixels on GPUs' way without copies.
-  Tensor operator()(Exec& ex, const Tensor& x, const Tensor& factors) const;
+  // [1], that hold kFactor; of all pixels on GPUs' way without copies. slopes: f32 that hold kSlope, for as
+  // many channels as slope_count() says.
+  Tensor operator()(Exec& ex, const Tensor& x, const Tensor& factors, const Tensor& slopes) const;
+  int64_t slope_count() const;
   static constexpr float kFactor = 0.2f;
+  static constexpr float kSlope = 0.2f;  // of the rectifiers
 
  private:
   bool is_joined_in_place(const Exec& ex, const Tensor& x, const Tensor& factors) const;
-  Tensor body(Exec& ex, const Tensor& features, const Tensor& factors) const;
+  Tensor body(Exec& ex, const Tensor& features, const Tensor& factors, const Tensor& slopes) const;
 
   Conv first_, body_out_, hr_, last_;
   std::vector<Rrdb> body_;
@@ -98,10 +102,13 @@ class CompactNet {
   // x [1,h,w,3] -> [1,h,w,3*shuffle^2]: what is to be added to the image's own pixels, the squares' pixels
   // fastest.
   Tensor operator()(Exec& ex, const Tensor& x) const;
+  // After loading: for convolutions that apply the slopes themselves.
+  void prepare(Device& device);
 
  private:
   std::vector<Conv> convs_;
-  std::vector<Embedding> slopes_;  // [1,features] each, after every convolution but the last
+  std::vector<Embedding> slopes_;    // [1,features] each, after every convolution but the last
+  std::vector<Tensor> wide_slopes_;  // the same as [features] f32
 };
 
 // Three convolutions, whose result and the input's sum is weighted by the result itself.
@@ -145,7 +152,7 @@ class UpscalerNet {
  private:
   UpscalerConfig config_;
   DType dtype_ = DType::kF32;
-  Tensor factors_;  // RRDBNet's
+  Tensor factors_, slopes_;  // RRDBNet's
   std::variant<RrdbNet, CompactNet, SpanNet, SwinNet> net_;
 };
 

@@ -213,7 +213,7 @@ void Staging::drain(Slot& slot) {
   slot.busy = false;
   const size_t wanted = std::exchange(slot.wanted, 0);
   driver_.wait_event(slot.event);
-  if (wanted > 0) std::memcpy(slot.wanted_at, slot.data, wanted);
+  copy_by_threads(slot.wanted_at, slot.data, wanted);
 }
 
 void Staging::finish() {

@@ -24,13 +24,14 @@ struct ConvCase {
   Activation act = Activation::kNone;
   int splits = 0;      // 0: the default choice
   int64_t scales = 0;  // parts of the pixels with a factor for each output; below 0: with one for all
+  bool slopes = false;
 };
 
 inline std::string describe(const ConvCase& c) {
-  return fmt::format("{}+{}->{} {}x{} s{} p{}{}{}{} up {} bias {} shift {} residual {} act {} scales {}", c.x,
-                     c.second, c.out, c.filter, c.filter, c.stride, c.pad.top, c.pad.left, c.pad.bottom,
-                     c.pad.right, c.upsample2x, c.bias, c.shift, c.residual, activation_name(c.act),
-                     c.scales);
+  return fmt::format(
+      "{}+{}->{} {}x{} s{} p{}{}{}{} up {} bias {} shift {} residual {} act {} scales {} slopes {}", c.x,
+      c.second, c.out, c.filter, c.filter, c.stride, c.pad.top, c.pad.left, c.pad.bottom, c.pad.right,
+      c.upsample2x, c.bias, c.shift, c.residual, activation_name(c.act), c.scales, c.slopes);
 }
 inline std::string describe(const ConvCase& c, const ConvChoice& choice) {
   return fmt::format("{} by {}/{}", describe(c), describe(choice.config), choice.splits);
@@ -50,7 +51,7 @@ inline Tensor moved(Device& device, const Tensor& t) {
 }
 
 struct ConvOperands {
-  Tensor x, second, weight, bias, shift, residual, scale;
+  Tensor x, second, weight, bias, shift, residual, scale, slopes;
   // result: the type of y and of the residual, by default dtype.
   ConvOperands(Device& device, const ConvCase& c, DType dtype, uint64_t seed,
                std::optional<DType> result = std::nullopt) {
@@ -69,6 +70,7 @@ struct ConvOperands {
     if (c.scales)
       scale =
           moved(device, random_tensor({std::abs(c.scales), c.scales < 0 ? 1 : c.out}, DType::kF32, seed + 6));
+    if (c.slopes) slopes = moved(device, random_tensor({c.out}, DType::kF32, seed + 7, 0.5f));
   }
   // A fresh copy on the device of the operands, so that each use lays it out anew.
   ConvWeight conv_weight(Device& device, const ConvCase& c) const {
@@ -87,7 +89,8 @@ struct ConvOperands {
                          .residual = c.residual ? &residual : nullptr,
                          .act = c.act,
                          .dtype = residual.dtype(),
-                         .channel_scale = c.scales ? &scale : nullptr}};
+                         .channel_scale = c.scales ? &scale : nullptr,
+                         .slopes = c.slopes ? &slopes : nullptr}};
   }
 };
 
@@ -136,6 +139,19 @@ inline std::vector<ConvCase> conv_cases() {
     out.push_back(c);
   }
   return out;
+}
+
+// With slopes, which GPUs take.
+inline std::vector<ConvCase> slope_cases() {
+  const auto with = [](ConvCase c, int64_t scales = 0) {
+    c.scales = scales;
+    c.slopes = true;
+    return c;
+  };
+  return {with({{2, 7, 9, 64}, 0, 72, 3, 1, Padding::same(1), false, true, true, true}),
+          with({{1, 9, 6, 24}, 8, 33, 3, 2, Padding{0, 1, 2, 1}, false, false}, 3),
+          with({{1, 5, 4, 40}, 0, 13, 1, 1, Padding{0, 0, 0, 0}, true, true, false, true}),
+          with({{1, 8, 9, 96}, 0, 32, 3, 1, Padding::same(1)})};
 }
 
 // Of a result in the problem's type. Phases round the sums of their weights once more: an independent

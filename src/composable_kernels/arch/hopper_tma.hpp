@@ -54,12 +54,17 @@ struct Tma {
   static ROCM_SD_DEVICE void cluster_barrier() {
     asm volatile("barrier.cluster.arrive.relaxed; barrier.cluster.wait;" ::: "memory");
   }
-  // Two consumer groups of 128 threads in turn: a consumer group waits until the other has let it start.
+  // Consumer groups of 128 threads in turn, at most 14: one waits until another has let it start.
   static ROCM_SD_DEVICE void wait_for_turn(int consumer) {
     asm volatile("bar.sync %0, 256;" ::"r"(consumer + 1) : "memory");
   }
   static ROCM_SD_DEVICE void let_consumer_start(int consumer) {
     asm volatile("bar.arrive %0, 256;" ::"r"(consumer + 1) : "memory");
+  }
+  // All that multiply.
+  template <int kThreads>
+  static ROCM_SD_DEVICE void consumers_barrier() {
+    asm volatile("bar.sync 15, %0;" ::"n"(kThreads) : "memory");
   }
   static ROCM_SD_DEVICE void prefetch(const TensorMap& map) {
     asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");

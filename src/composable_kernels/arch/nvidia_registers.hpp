@@ -1,10 +1,11 @@
-// The first 20 to 128 operands of a product, as text of its assembly: "%0, %1, ...". A header with a product
+// The first 16 to 128 operands of a product, as text of its assembly: "%0, %1, ...". A header with a product
 // includes this; nothing else uses the names.
 #pragma once
 
 // clang-format off
-#define ROCM_SD_REGISTERS_20 \
-    "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15" \
+#define ROCM_SD_REGISTERS_16 \
+    "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
+#define ROCM_SD_REGISTERS_20 ROCM_SD_REGISTERS_16 \
     ", %16, %17, %18, %19"
 #define ROCM_SD_REGISTERS_32 ROCM_SD_REGISTERS_20 \
     ", %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"

@@ -57,6 +57,8 @@ using GpuArch = Cdna3;
 // themselves.
 #define ROCM_SD_TMA_KERNEL(name, Params) \
   ROCM_SD_BOUNDED_KERNEL(name, __launch_bounds__(rocm_sd::kTmaThreads, 1), (void)0, Params)
+#define ROCM_SD_RESIDENT_KERNEL(name, Params) \
+  ROCM_SD_BOUNDED_KERNEL(name, __launch_bounds__(rocm_sd::kResidentThreads, 1), (void)0, Params)
 #else
 #if defined(__GFX9__)
 // Two waves to a SIMD leave a wave 256 registers. Compilers then let matrix instructions write the registers

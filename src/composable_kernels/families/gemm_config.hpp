@@ -17,11 +17,12 @@ enum class GemmAlgorithm {
   kTmaPingPong,      // the same, two tiles of the output under way in a workgroup
   kTmaHalo,          // of a convolution: pixels fetched once for all taps of the filter
   kTmaHaloPingPong,  // both
+  kTmaResident,      // the same, with the whole filter in LDS
 };
 constexpr bool uses_tma(GemmAlgorithm a) { return a >= GemmAlgorithm::kTma; }
 constexpr bool uses_halo(GemmAlgorithm a) { return a >= GemmAlgorithm::kTmaHalo; }
 constexpr bool is_ping_pong(GemmAlgorithm a) {
-  return a == GemmAlgorithm::kTmaPingPong || a == GemmAlgorithm::kTmaHaloPingPong;
+  return a == GemmAlgorithm::kTmaPingPong || a >= GemmAlgorithm::kTmaHaloPingPong;
 }
 
 struct GemmConfig {
@@ -31,6 +32,7 @@ struct GemmConfig {
 
   constexpr bool operator==(const GemmConfig&) const = default;
   constexpr int lds_bytes(int element_bytes) const {
+    if (algorithm == GemmAlgorithm::kTmaResident) return kResidentLdsBytes;
     if (uses_halo(algorithm)) return halo_lds_bytes(shape);
     if (uses_tma(algorithm)) return tma_lds_bytes(shape);
     if (algorithm == GemmAlgorithm::kLoadsToLds) return loads_to_lds_bytes(shape, element_bytes);
@@ -59,6 +61,14 @@ constexpr GemmConfig tma_gemm(TmaShape t, GemmAlgorithm algorithm = GemmAlgorith
   return {.shape = tma_shape(t.columns, t.stages), .algorithm = algorithm};
 }
 
+// Of convolutions of at most `depth` channels, a multiple of 64, and filters of at most 3x3.
+struct ResidentShape {
+  int columns = 0, depth = 0;
+};
+constexpr GemmConfig resident_conv(ResidentShape t) {
+  return {.shape = {128, t.columns, t.depth, 8, 1, 8}, .algorithm = GemmAlgorithm::kTmaResident};
+}
+
 // The part of a kernel's name that says the algorithm.
 constexpr const char* name_part(GemmAlgorithm algorithm) {
   switch (algorithm) {
@@ -70,6 +80,7 @@ constexpr const char* name_part(GemmAlgorithm algorithm) {
     case GemmAlgorithm::kTmaPingPong: return "ping_pong_";
     case GemmAlgorithm::kTmaHalo: return "halo_";
     case GemmAlgorithm::kTmaHaloPingPong: return "halo_ping_pong_";
+    case GemmAlgorithm::kTmaResident: return "resident_";
   }
   return "";
 }

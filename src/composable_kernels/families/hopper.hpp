@@ -82,6 +82,8 @@ struct HopperFamily : NvidiaFamily {
                  tma_gemm({.columns = 160, .stages = 8}, GemmAlgorithm::kTmaHaloPingPong),
                  tma_gemm({.columns = 128, .stages = 10}, GemmAlgorithm::kTmaHaloPingPong),
                  tma_gemm({.columns = 64, .stages = 12}, GemmAlgorithm::kTmaHaloPingPong),
+                 resident_conv({.columns = 32, .depth = 256}),
+                 resident_conv({.columns = 64, .depth = 128}),
                  tma_gemm({.columns = 256, .stages = 4}),
                  tma_gemm({.columns = 160, .stages = 6}),
                  tma_gemm({.columns = 128, .stages = 6}),

@@ -52,7 +52,7 @@ ROCM_SD_DEVICE int conv_phase_pixel(const ConvImage& image, int m, int down, int
 // What finish_tile does with 8 channels of a pixel of the tile.
 template <class Arch, class T>
 struct ConvFinish {
-  using Operands = typename EpilogueFinish<Arch, T>::Operands;
+  using Operands = typename EpilogueFinish<Arch, T, true>::Operands;
   const ConvParams<T>& p;
   float* partial;  // of this part of k, or null
   int first_pixel, first_channel, down, right;
@@ -66,7 +66,7 @@ struct ConvFinish {
   ROCM_SD_DEVICE Operands operands(int row, int channel) const {
     const int at = pixel(row);
     if (at < 0 || partial) return {};
-    return EpilogueFinish<Arch, T>{p.epilogue, 0, first_channel}.operands(at, channel);
+    return EpilogueFinish<Arch, T, true>{p.epilogue, 0, first_channel}.operands(at, channel);
   }
   ROCM_SD_DEVICE void operator()(int row, int channel, Channels& v, const Operands& e) const {
     const int at = pixel(row);
@@ -74,7 +74,7 @@ struct ConvFinish {
     if (partial)
       store_partial(partial, p.epilogue.rows, p.epilogue.channels, at, first_channel + channel, v);
     else
-      EpilogueFinish<Arch, T>{p.epilogue, 0, first_channel}(at, channel, v, e);
+      EpilogueFinish<Arch, T, true>{p.epilogue, 0, first_channel}(at, channel, v, e);
   }
 };
 

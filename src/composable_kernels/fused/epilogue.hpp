@@ -16,8 +16,9 @@ inline constexpr bool kMayWiden = false;
 template <>
 inline constexpr bool kMayWiden<Bf16> = true;
 
-// y = act(scale * (product + bias + shift) + residual), rows [rows, channels] of y and residual dense or
-// y_stride apart. Any extents; stores are 16 bytes wide where channels and y_stride are multiples of 8
+// y = act(scale * (product + bias + shift) + residual), and of a convolution with slopes, whose act is kNone,
+// values below zero times their channel's slope; rows [rows, channels] of y and residual dense or y_stride
+// apart. Any extents; stores are 16 bytes wide where channels and y_stride are multiples of 8
 // elements.
 template <class T>
 struct EpilogueParams {
@@ -35,6 +36,7 @@ struct EpilogueParams {
   bool shift_is_float;
   bool float_result;  // only where kMayWiden<T>
   EpilogueActivation act;
+  const float* slopes;  // [channels] or null; of convolutions
 };
 
 // Whether the 8 channels from `channel` on are all there and lie in 16-byte pieces.
@@ -78,6 +80,14 @@ ROCM_SD_DEVICE void activate(EpilogueActivation act, Channels& v) {
   }
 }
 
+// Values below zero times their channels' slopes: 8 channels from `channel` on.
+template <class T>
+ROCM_SD_DEVICE void apply_slopes(const EpilogueParams<T>& p, int channel, Channels& v, ChannelSpan span) {
+  Channels slopes;
+  load(slopes, p.slopes + channel, span);
+  map(v, [](float x, float slope) { return x < 0.0f ? x * slope : x; }, slopes);
+}
+
 // What the scale makes of 8 channels of a row, and the residual after it. A scale is rare: nothing is asked
 // for ahead.
 template <class T>
@@ -102,8 +112,9 @@ ROCM_SD_DEVICE void scale_and_add(const EpilogueParams<T>& p, int row, int chann
 }
 
 // The epilogue of a tile whose first row and channel are given: operands() loads what does not depend on the
-// product, the call finishes channels channel .. channel + 7 of a row and drops what lies outside y.
-template <class Arch, class T>
+// product, the call finishes channels channel .. channel + 7 of a row and drops what lies outside y. kSlopes:
+// whether there may be slopes.
+template <class Arch, class T, bool kSlopes = false>
 struct EpilogueFinish {
   const EpilogueParams<T>& p;
   int first_row, first_channel;
@@ -143,18 +154,23 @@ struct EpilogueFinish {
     add(v, e.sum);
     if (p.scale) scale_and_add(p, row, channel, v, span);
     if (is_float()) {  // the residual is in the sum
-      activate<Arch, T>(p.act, v);
+      act(channel, v, span);
       return store(reinterpret_cast<float*>(p.y) + at, v, span);
     }
     if (p.residual && span.wide)
       add(v, e.residual);  // zeros, if there is a scale
     else if (p.residual && !p.scale)
       add_first(v, p.residual + at, span.count);
-    activate<Arch, T>(p.act, v);
+    act(channel, v, span);
     store(p.y + at, v, span);
   }
 
  private:
+  ROCM_SD_DEVICE void act(int channel, Channels& v, ChannelSpan span) const {
+    if constexpr (kSlopes)
+      if (p.slopes) return apply_slopes(p, channel, v, span);
+    activate<Arch, T>(p.act, v);
+  }
   ROCM_SD_DEVICE bool is_float() const {
     if constexpr (kMayWiden<T>) return p.float_result;
     return false;
@@ -175,9 +191,9 @@ struct EpilogueFinish {
 };
 
 // The same for one piece, counted from y's first row and channel.
-template <class Arch, class T>
+template <class Arch, bool kSlopes = false, class T>
 ROCM_SD_DEVICE void finish_epilogue(const EpilogueParams<T>& p, int row, int channel, Channels& v) {
-  const EpilogueFinish<Arch, T> finish{p, 0, 0};
+  const EpilogueFinish<Arch, T, kSlopes> finish{p, 0, 0};
   finish(row, channel, v, finish.operands(row, channel));
 }
 

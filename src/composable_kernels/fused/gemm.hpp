@@ -148,7 +148,7 @@ struct GemmReduceParams {
 
 // Sums the parts in order and finishes. index: of 8 channels of a row, row by row, of
 // rows * ceil(channels / 8).
-template <class Arch, class T>
+template <class Arch, class T, bool kSlopes = false>
 ROCM_SD_DEVICE void gemm_reduce_body(const GemmReduceParams<T>& p, int64_t index) {
   const int pieces = (p.epilogue.channels + 7) / 8;
   const auto row = static_cast<int>(index / pieces);
@@ -174,7 +174,7 @@ ROCM_SD_DEVICE void gemm_reduce_body(const GemmReduceParams<T>& p, int64_t index
     sum(gate, p.epilogue.channels + channel);
     finish_gated<Arch>(p.epilogue, row, channel, v, gate);
   } else {
-    finish_epilogue<Arch>(p.epilogue, row, channel, v);
+    finish_epilogue<Arch, kSlopes>(p.epilogue, row, channel, v);
   }
 }
 

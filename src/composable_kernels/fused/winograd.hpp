@@ -51,7 +51,7 @@ ROCM_SD_DEVICE void winograd_finish(const WinogradParams& p, const float* lds, W
     if (j < 3) add(left, column);
     if (j > 0) map(right, [&](float a, float b) { return j == 1 ? a + b : a - b; }, column);
   });
-  const EpilogueFinish<Arch, Half> finish{p.epilogue, 0, first_channel};
+  const EpilogueFinish<Arch, Half, true> finish{p.epilogue, 0, first_channel};
   const int pixel = (place.image * p.image.out_height + y) * p.image.out_width + x;
   rolled(x + 1 < p.image.out_width ? 2 : 1, [&](int beside) {
     const auto operands = finish.operands(pixel + beside, piece * 8);

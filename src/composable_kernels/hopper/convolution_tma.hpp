@@ -101,7 +101,7 @@ struct TmaConv {
   }
   ROCM_SD_DEVICE bool pdl_wait_weights() const { return p.pdl_wait_weights; }
   ROCM_SD_DEVICE const float* bias() const { return p.conv.epilogue.bias; }
-  ROCM_SD_DEVICE TmaOutput<Cfg, kGated> output(int row, int other_row, int first_channel) const {
+  ROCM_SD_DEVICE TmaOutput<Cfg, kGated, true> output(int row, int other_row, int first_channel) const {
     return {p.conv.epilogue, {row, other_row}, first_channel};
   }
 };

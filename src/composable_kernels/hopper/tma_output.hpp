@@ -67,8 +67,9 @@ ROCM_SD_DEVICE void tma_finish(Floats& acc, const TmaPipeline<Cfg>& pipeline, bo
   }
 }
 
-// kGated: the first half of the tile's channels are values, the second their gates.
-template <class Cfg, bool kGated>
+// kGated: the first half of the tile's channels are values, the second their gates. kSlopes: whether there
+// may be slopes.
+template <class Cfg, bool kGated, bool kSlopes = false>
 struct TmaOutput {
   using T = typename Cfg::T;
   using Sums = Accumulators<Nvidia, Cfg>;
@@ -148,12 +149,14 @@ struct TmaOutput {
       for (int half = 0; half < 2; ++half) add(acc, i, half, operands.residual[i][half]);
     }
     tma_finish<Cfg, kGated>(
-        acc, pipeline, p.act == EpilogueActivation::kNone && !p.scale,
+        acc, pipeline, p.act == EpilogueActivation::kNone && !p.scale && !(kSlopes && p.slopes),
         [&](int at, Channels& v) { put(v, at); },
         [&](int at, Channels& v, const Channels& gate) {
           if (!kGated && p.scale) scale_row(v, at);
           if constexpr (kGated)
             map(v, [](float x, float g) { return x * gelu<Nvidia, T>(g); }, gate);
+          else if (kSlopes && p.slopes)
+            slope(v, at);
           else
             activate<Nvidia, T>(p.act, v);
           put(v, at);
@@ -206,6 +209,10 @@ struct TmaOutput {
   ROCM_SD_DEVICE void scale_row(Channels& v, int at) const {
     const int channel = channel_of(at / 2), row = at % 2 ? rows[1] : rows[0];
     if (row >= 0 && channel < p.channels) scale_and_add(p, row, channel, v, all_channels());
+  }
+  ROCM_SD_DEVICE void slope(Channels& v, int at) const {
+    const int channel = channel_of(at / 2);
+    if (channel < p.channels) apply_slopes(p, channel, v, all_channels());
   }
   ROCM_SD_DEVICE void add_shift(Sums& acc, const TmaPipeline<Cfg>& pipeline) const {
     const auto add = [&](const auto* table) {

@@ -103,6 +103,13 @@ constexpr int halo_lds_bytes(const TileShape& shape) {
   return 1024 + shape.stages * (halo_stage_bytes(shape) + 16) + 8 + 2 * (kHaloBytes + 16);
 }
 
+// With the filter of all taps and block_k channels in LDS as well, all that a workgroup may have: as many
+// tiles of pixels, at most `stages`, as the filter leaves room for. A warpgroup more multiplies.
+constexpr int kResidentLdsBytes = 227 * 1024, kResidentThreads = 512;
+constexpr int resident_pixel_bytes(const TileShape& shape) {  // that the largest filter leaves
+  return kResidentLdsBytes - 1024 - 16 * shape.stages - 9 * shape.block_n * shape.block_k * 2;
+}
+
 // Storage: Half, Bf16 or float.
 template <class Storage, TileShape kTileShape>
 struct ProductCfg {

@@ -34,6 +34,7 @@ Refusal supports_form(const ConvProblem& p) {
   if (!p.w.bias) return "has no instance without a bias";
   if (p.args.epilogue.channel_shift) return "has no instance with a shift for each image";
   if (p.args.epilogue.channel_scale) return "a scale of channels";
+  if (p.args.epilogue.slopes) return "slopes";
   if (p.args.change) return "a change of the filter";
   if (p.has_parts()) return "parts of maps";
   if (!act_of(p.args.epilogue.act)) return "has no instance with this activation";

@@ -133,6 +133,11 @@ void check_epilogue(const ConvArgs& args, const Shape& shape, DType dtype, DType
                 shape[0] * shape[1] * shape[2] % scale->dim(0) == 0,
             "conv2d: expected a channel scale [N,", shape[3], "] or [N,1] of f32, N a divisor of ",
             shape[0] * shape[1] * shape[2], " pixels, got ", scale->shape(), " of ", scale->dtype());
+  if (const Tensor* slopes = epilogue.slopes)
+    require(slopes->shape() == Shape{shape[3]} && slopes->dtype() == DType::kF32 && slopes->is_contiguous() &&
+                epilogue.act == Activation::kNone,
+            "conv2d: expected slopes [", shape[3], "] of f32 and no activation, got ", slopes->shape(),
+            " of ", slopes->dtype(), " and ", activation_name(epilogue.act));
   if (const Tensor* residual = epilogue.residual)
     require(residual->shape() == shape && residual->dtype() == out_dtype &&
                 (residual->is_contiguous() || args.into),
@@ -163,7 +168,8 @@ ConvSpec ConvProblem::spec() const {
                .residual = args.epilogue.residual != nullptr,
                .act = args.epilogue.act,
                .scales = args.epilogue.channel_scale ? args.epilogue.channel_scale->dim(0) : 0,
-               .shared_scale = args.epilogue.channel_scale && args.epilogue.channel_scale->dim(1) == 1};
+               .shared_scale = args.epilogue.channel_scale && args.epilogue.channel_scale->dim(1) == 1,
+               .slopes = args.epilogue.slopes != nullptr};
   if (w.weight.stored_as() != dtype()) out.weight = w.weight.stored_as();
   if (out_dtype() != dtype()) out.result = out_dtype();
   return out;
@@ -189,6 +195,8 @@ bool conv2d_takes_parts(const Exec& ex) {
   const std::string forced = forced_impl("conv2d");
   return ex.device().kind() != DeviceKind::kHost && (forced.empty() || forced.starts_with("gpu"));
 }
+
+bool conv2d_takes_slopes(const Exec& ex) { return ex.device().kind() != DeviceKind::kHost; }
 
 Tensor conv2d(Exec& ex, const Tensor& x, const ConvWeight& w, const ConvArgs& args) {
   check_inputs(ex, x, w, args);

@@ -38,7 +38,7 @@ static ROCM_SD_DEVICE int64_t lane_index() {
 
 #define ROCM_SD_CONV_SMALL(suffix, Storage)                                               \
   ROCM_SD_KERNEL(conv_reduce_##suffix, kConvSmallThreads, 1, GemmReduceParams<Storage>) { \
-    gemm_reduce_body<GpuArch, Storage>(p, lane_index());                                  \
+    gemm_reduce_body<GpuArch, Storage, true>(p, lane_index());                            \
   }                                                                                       \
   ROCM_SD_KERNEL(conv_pack_##suffix, kConvSmallThreads, 1, FilterParams<Storage>) {       \
     conv_pack_body(p, lane_index());                                                      \

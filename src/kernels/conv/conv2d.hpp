@@ -38,6 +38,9 @@ struct ConvArgs {
 // map.narrow(3, first, count), whose pixels begin at multiples of 16 bytes: on GPUs by our own kernels.
 bool conv2d_takes_parts(const Exec& ex);
 
+// Whether conv2d takes slopes in its epilogue: on GPUs.
+bool conv2d_takes_slopes(const Exec& ex);
+
 // Whether conv2d of these takes a change of the filter: on GPUs by our own kernels, a filter of products'
 // type, an image as large as it is stored.
 bool conv2d_takes_change(const Exec& ex, const ConvWeight& w, const ConvArgs& args);

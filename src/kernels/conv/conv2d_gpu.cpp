@@ -103,6 +103,7 @@ void launch_tma(Exec& ex, const OpInfo& info, const ConvProblem& p, const ConvCh
   const TileShape& shape = choice.config.shape;
   const ConvImage& image = params.image;
   const bool made_in_run = p.w.weight.scales() || p.args.change;
+  const bool resident = choice.config.algorithm == GemmAlgorithm::kTmaResident;
   const std::optional<PixelBoxes> in_boxes =
       uses_halo(choice.config.algorithm) ? conv_halo_boxes(p) : conv_boxes(p);
   TmaConvParams<T> tma{{},
@@ -141,8 +142,9 @@ void launch_tma(Exec& ex, const OpInfo& info, const ConvProblem& p, const ConvCh
     const auto depth = static_cast<uint64_t>(params.depth);
     const auto filters =
         static_cast<uint64_t>(params.phases) * static_cast<uint64_t>(params.epilogue.channels);
-    device.map_boxes(&tma.filter, MatrixBoxes{params.filter, filters, depth, depth * sizeof(T),
-                                              static_cast<uint32_t>(shape.block_n), true});
+    if (!resident)  // else lanes fetch it
+      device.map_boxes(&tma.filter, MatrixBoxes{params.filter, filters, depth, depth * sizeof(T),
+                                                static_cast<uint32_t>(shape.block_n), true});
   }
   const auto ceil_div = [](int64_t a, int64_t b) { return static_cast<uint32_t>((a + b - 1) / b); };
   const int64_t rows = in_boxes ? in_boxes->boxes() * PixelBoxes::kPixels : image.pixels;
@@ -151,11 +153,14 @@ void launch_tma(Exec& ex, const OpInfo& info, const ConvProblem& p, const ConvCh
                          ceil_div(params.epilogue.channels, shape.block_n) *
                          static_cast<uint32_t>(params.phases);
   const uint32_t clusters =
-      choice.splits > 1 ? tiles
-                        : std::min(tiles, tma_clusters_at_once(device.traits(), choice.config.occupancy,
-                                                               static_cast<int>(cluster)));
+      resident
+          ? resident_workgroups(device.traits(), choice.config, tma_extent(conv_extent(p), choice.config))
+      : choice.splits > 1 ? tiles
+                          : std::min(tiles, tma_clusters_at_once(device.traits(), choice.config.occupancy,
+                                                                 static_cast<int>(cluster)));
   launch_kernel(ex, info, conv_kernel(ex, conv_kernel_name(p.dtype(), choice.config)),
-                {clusters * cluster, 1, 1, cluster, true}, uint32_t{kTmaThreads},
+                {clusters * cluster, 1, 1, cluster, true},
+                static_cast<uint32_t>(resident ? kResidentThreads : kTmaThreads),
                 static_cast<uint32_t>(choice.config.lds_bytes(sizeof(T))), tma);
 }
 
@@ -212,10 +217,12 @@ void run(Exec& ex, const ConvProblem& p, const ConvChoice& choice) {
                 {conv_groups_of(pieces), 1, 1}, kConvSmallThreads, 0, reduce);
 }
 
-using ConvKey = std::tuple<GpuKey, int64_t, int64_t, int64_t, DType, int64_t, bool, bool, int64_t, int64_t>;
+using ConvKey =
+    std::tuple<GpuKey, int64_t, int64_t, int64_t, DType, int64_t, bool, bool, int64_t, int64_t, int64_t>;
 ConvKey key_of(const GpuTraits& traits, const ConvExtent& e) {
-  return {gpu_key(traits), e.pixels,      e.outputs,      e.depth,        e.dtype,
-          e.phases,        e.whole_steps, e.whole_blocks, e.boxed_pixels, e.halo_pixels};
+  return {gpu_key(traits), e.pixels,      e.outputs,          e.depth,
+          e.dtype,         e.phases,      e.whole_steps,      e.whole_blocks,
+          e.boxed_pixels,  e.halo_pixels, e.resident_channels};
 }
 
 ConvChoice default_choice(const Exec& ex, const ConvExtent& extent) {
@@ -290,11 +297,12 @@ ConvExtent conv_extent(const ConvProblem& p) {
   };
   const bool whole_steps = dtype_size(p.dtype()) == 2 && p.channels() % 32 == 0 &&
                            p.second_channels() % 32 == 0 && (!p.args.upsample2x || conv_has_phases(p));
-  const bool whole_blocks = whole_steps && p.out_dtype() == p.dtype() && p.channels() % 64 == 0 &&
-                            p.second_channels() % 64 == 0 && p.out_channels() % 32 == 0 &&
-                            p.args.stride <= 8 && (!shift || aligned(*shift));
+  const bool whole_outputs = whole_steps && p.out_dtype() == p.dtype() && p.out_channels() % 32 == 0 &&
+                             p.args.stride <= 8 && (!shift || aligned(*shift));
+  const bool whole_blocks = whole_outputs && p.channels() % 64 == 0 && p.second_channels() % 64 == 0;
   const std::optional<PixelBoxes> boxes = whole_blocks ? conv_boxes(p) : std::nullopt;
-  const std::optional<PixelBoxes> halos = whole_blocks ? conv_halo_boxes(p) : std::nullopt;
+  const bool few_outputs = whole_steps && p.out_dtype() == p.dtype() && p.out_channels() < 32;
+  const std::optional<PixelBoxes> halos = whole_outputs || few_outputs ? conv_halo_boxes(p) : std::nullopt;
   return {p.batch() * p.out_h() * p.out_w(),
           p.out_channels(),
           taps * padded,
@@ -303,7 +311,8 @@ ConvExtent conv_extent(const ConvProblem& p) {
           whole_steps,
           whole_blocks,
           boxes ? boxes->boxes() * PixelBoxes::kPixels : 0,
-          halos ? halos->boxes() * PixelBoxes::kPixels : 0};
+          halos ? halos->boxes() * PixelBoxes::kPixels : 0,
+          halos && !p.args.second && p.filter_h() == p.filter_w() ? p.channels() : 0};
 }
 
 namespace {

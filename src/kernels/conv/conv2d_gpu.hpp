@@ -13,6 +13,7 @@
 #include "kernels/family/explanation.hpp"
 #include "kernels/family/gemm_map.hpp"
 #include "kernels/shared_tiles.hpp"
+#include "kernels/tma_plan.hpp"
 #include "runtime/gpu.hpp"
 
 namespace rocm_sd {
@@ -33,12 +34,17 @@ std::string describe(const ConvChoice& choice);
 struct ConvExtent {
   int64_t pixels = 0, outputs = 0, depth = 0;
   DType dtype = DType::kF16;
-  int64_t phases = 1;         // whose pixels `pixels` counts together
-  bool whole_steps = false;   // each of 32 channels of one input
-  bool whole_blocks = false;  // TMA may fetch it (hopper/convolution_tma.hpp)
-  int64_t boxed_pixels = 0;   // of a phase, as TMA takes them in boxes; 0: it gathers them
-  int64_t halo_pixels = 0;    // and in boxes with halos; 0: not so
+  int64_t phases = 1;             // whose pixels `pixels` counts together
+  bool whole_steps = false;       // each of 32 channels of one input
+  bool whole_blocks = false;      // TMA may fetch it (hopper/convolution_tma.hpp)
+  int64_t boxed_pixels = 0;       // of a phase, as TMA takes them in boxes; 0: it gathers them
+  int64_t halo_pixels = 0;        // and in boxes with halos; 0: not so
+  int64_t resident_channels = 0;  // of an input whose filter LDS may hold (hopper/convolution_resident.hpp);
+                                  // 0: none
 };
+
+// As TMA takes the pixels: of one phase where there are several.
+TmaExtent tma_extent(const ConvExtent& e, const GemmConfig& config);
 
 std::vector<GemmConfig> conv_configs_of(const GpuTraits& traits, DType dtype);
 // Every choice worth timing, the default first.

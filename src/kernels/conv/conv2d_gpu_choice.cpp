@@ -96,16 +96,10 @@ double estimated_tiles_ns(const GpuTraits& traits, const ConvExtent& e, const Co
   return ns;
 }
 
-// As TMA takes the pixels: of one phase where there are several.
-TmaExtent tma_extent(const ConvExtent& e, const GemmConfig& config) {
-  const bool halo = uses_halo(config.algorithm);
-  const TmaRows from = halo ? TmaRows::kHalo : e.boxed_pixels ? TmaRows::kBoxes : TmaRows::kGathered;
-  const int64_t pixels = halo ? e.halo_pixels : e.boxed_pixels ? e.boxed_pixels : e.pixels / e.phases;
-  return {pixels, e.outputs, e.depth, e.phases, false, from};
-}
-
 double estimated_ns(const GpuTraits& traits, const ConvExtent& e, const ConvChoice& choice) {
   if (const auto modelled = modelled_ns(traits, e, choice)) return *modelled;
+  if (choice.config.algorithm == GemmAlgorithm::kTmaResident)
+    return resident_ns(traits, choice.config, tma_extent(e, choice.config));
   if (uses_tma(choice.config.algorithm))
     return tma_ns(traits, choice.config, tma_extent(e, choice.config),
                   {choice.multicast_size, choice.splits});
@@ -118,12 +112,20 @@ GemmFacts facts_of(const ConvExtent& e) {
           .columns = e.outputs,
           .whole_steps = e.whole_steps,
           .whole_blocks = e.whole_blocks,
-          .halos = e.halo_pixels != 0};
+          .halos = e.halo_pixels != 0,
+          .resident = e.resident_channels != 0};
 }
 
 // The clusters or the parts of the depth that are worth timing for a configuration.
 std::vector<ConvChoice> choices_of(const GpuTraits& traits, const ConvExtent& e, const GemmConfig& config) {
   std::vector<ConvChoice> out;
+  if (config.algorithm == GemmAlgorithm::kTmaResident) {
+    const TileShape& s = config.shape;
+    if (e.resident_channels <= s.block_k && (e.outputs % s.block_n == 0 || e.outputs < s.block_n) &&
+        e.phases * ceil_div(e.outputs, s.block_n) <= traits.compute_units)
+      out.push_back({config});
+    return out;
+  }
   if (uses_tma(config.algorithm)) {
     for (const TmaSplit& s : tma_splits(traits, config, tma_extent(e, config), true))
       out.push_back({config, s.splits, s.multicast_size});
@@ -148,6 +150,13 @@ std::vector<ConvChoice> choices_of(const GpuTraits& traits, const ConvExtent& e,
 
 }  // namespace
 
+TmaExtent tma_extent(const ConvExtent& e, const GemmConfig& config) {
+  const bool halo = uses_halo(config.algorithm);
+  const TmaRows from = halo ? TmaRows::kHalo : e.boxed_pixels ? TmaRows::kBoxes : TmaRows::kGathered;
+  const int64_t pixels = halo ? e.halo_pixels : e.boxed_pixels ? e.boxed_pixels : e.pixels / e.phases;
+  return {pixels, e.outputs, e.depth, e.phases, false, from};
+}
+
 std::vector<GemmConfig> conv_configs_of(const GpuTraits& traits, DType dtype) {
   const KernelTables& family = kernel_tables(traits);
   std::vector<GemmConfig> out;
@@ -168,11 +177,12 @@ Explanation conv_explanation(const GpuTraits& traits, const ConvExtent& extent) 
   for (const ConvChoice& choice : conv_candidates(traits, extent)) {
     const ConvReason reason = reason_of(traits, extent, choice);
     const GemmAlgorithm algorithm = reason.row->algorithm;
-    const std::string& source = modelled_ns(traits, extent, choice)  ? modelled->source
-                                : is_ping_pong(algorithm)            ? costs.tma_ping_pong->source
-                                : uses_tma(algorithm)                ? costs.tma->source
-                                : algorithm == GemmAlgorithm::kWgmma ? costs.conv_wgmma->source
-                                                                     : costs.conv.source;
+    const std::string& source = modelled_ns(traits, extent, choice)        ? modelled->source
+                                : algorithm == GemmAlgorithm::kTmaResident ? costs.tma_resident->source
+                                : is_ping_pong(algorithm)                  ? costs.tma_ping_pong->source
+                                : uses_tma(algorithm)                      ? costs.tma->source
+                                : algorithm == GemmAlgorithm::kWgmma       ? costs.conv_wgmma->source
+                                                                           : costs.conv.source;
     out.candidates.push_back({describe(choice), to_text(algorithm), reason.row->reason,
                               source_text(costs, source), "", reason.row->rank, reason.ns});
   }

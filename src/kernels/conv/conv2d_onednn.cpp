@@ -171,6 +171,7 @@ Refusal conv2d_supports_onednn(const Exec& ex, const ConvProblem& p) {
   if (ex.device().kind() != DeviceKind::kHost) return "the tensors are not on the host";
   if (p.args.second && p.args.upsample2x) return "it does not double two inputs";
   if (p.args.epilogue.channel_scale) return "a scale of channels";
+  if (p.args.epilogue.slopes) return "slopes";
   if (p.args.second && p.args.epilogue.residual) return "a second input together with a residual";
   const Padding& pad = p.args.pad;
   if (p.filter_h() * p.filter_w() == 1 && p.args.epilogue.residual &&

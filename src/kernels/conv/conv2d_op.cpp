@@ -43,6 +43,7 @@ void ConvSpec::check() const {
     require_extent(kOp, name, value, 1);
   require_extent(kOp, "scales", scales, 0);
   require(scales || !shared_scale, "conv2d: shared_scale without scales");
+  require(!slopes || act == Activation::kNone, "conv2d: slopes and an activation");
   require(stride >= 1 && pad_top >= 0 && pad_left >= 0 && pad_bottom >= 0 && pad_right >= 0,
           "conv2d: a negative stride or padding");
   require(out_h() >= 1 && out_w() >= 1, "conv2d: the filter ", filter_h, "x", filter_w,
@@ -66,6 +67,10 @@ std::vector<Operand> ConvSpec::operands() const {
     out.push_back(dense(input_role(0), {scales, shared_scale ? 1 : out_channels}, DType::kF32));
     out.back().name = "channel_scale";
   }
+  if (slopes) {
+    out.push_back(dense(input_role(1), {out_channels}, DType::kF32));
+    out.back().name = "slopes";
+  }
   return out;
 }
 
@@ -73,13 +78,14 @@ std::vector<Result> ConvSpec::run(Exec& ex, const Operands& in, const Weight& fi
   const ConvWeight w{filter, optional_operand(in, Role::kBias)};
   const auto second = optional_operand(in, Role::kSecond), channel_shift = optional_operand(in, Role::kShift),
              addend = optional_operand(in, Role::kResidual),
-             channel_scale = optional_operand(in, input_role(0));
-  const ConvArgs args{.stride = stride,
-                      .pad = {pad_top, pad_left, pad_bottom, pad_right},
-                      .upsample2x = upsample2x,
-                      .second = second ? &*second : nullptr,
-                      .epilogue = {channel_shift ? &*channel_shift : nullptr, addend ? &*addend : nullptr,
-                                   act, result, channel_scale ? &*channel_scale : nullptr}};
+             channel_scale = optional_operand(in, input_role(0)), below = optional_operand(in, input_role(1));
+  const ConvArgs args{
+      .stride = stride,
+      .pad = {pad_top, pad_left, pad_bottom, pad_right},
+      .upsample2x = upsample2x,
+      .second = second ? &*second : nullptr,
+      .epilogue = {channel_shift ? &*channel_shift : nullptr, addend ? &*addend : nullptr, act, result,
+                   channel_scale ? &*channel_scale : nullptr, nullptr, false, below ? &*below : nullptr}};
   return {{Role::kY, 0, conv2d(ex, in.at(Role::kX), w, args)}};
 }
 
@@ -109,6 +115,11 @@ ExactValue ConvSpec::exact(const OperandValues& in, int64_t i) const {
     sum = {sum.value * factor, sum.magnitude * std::fabs(factor)};
   }
   if (residual) sum.add(in.value(Role::kResidual, i));
+  if (slopes) {
+    // An error of the sum may be on either side of zero.
+    const double slope = in.value(input_role(1), k);
+    sum = {sum.value < 0 ? sum.value * slope : sum.value, sum.magnitude * std::max(1.0, std::fabs(slope))};
+  }
   ExactValue out = exact::finished(sum, act, result_type());
   out.stored_sum = 1.2 * exact::unit_of(result_type()) * convolved;
   // A doubled image's filter may be summed to four of 2x2 and stored in its type.

@@ -16,6 +16,7 @@ struct ConvSpec {
   Activation act = Activation::kNone;
   int64_t scales = 0;         // parts of the pixels with a scale of channels each; 0: none
   bool shared_scale = false;  // with one factor for all channels
+  bool slopes = false;        // for values below zero, of each channel
 
   static constexpr const char* kOp = "conv2d";
   static constexpr const char* kExample = "1x9x7x32+16->8 3x3 s1 p1,1,1,1 f32 bias shift residual silu";
@@ -33,7 +34,8 @@ struct ConvSpec {
     t.optional_type("->", p.result, kOnlyF32);
     t.flag(" upsample2x", p.upsample2x).flag(" bias", p.bias).flag(" shift", p.shift);
     t.flag(" residual", p.residual).activation(p.act);
-    t.optional_extent(" scale ", p.scales).flag(" shared", p.shared_scale);
+    t.optional_extent(" scale ", p.scales).flag(" shared", p.shared_scale).flag(" slopes", p.slopes);
+    t.check(!p.slopes || p.act == Activation::kNone, "slopes take the place of an activation");
     t.check(p.out_h() >= 1 && p.out_w() >= 1, "the filter is larger than the padded image");
     t.check(p.scales ? p.batch * p.out_h() * p.out_w() % p.scales == 0 : !p.shared_scale,
             "the pixels are so many equal parts");

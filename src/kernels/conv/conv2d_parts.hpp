@@ -63,6 +63,7 @@ EpilogueParams<T> conv_epilogue(const ConvProblem& p) {
   static_assert(static_cast<int>(EpilogueActivation::kRelu) == static_cast<int>(Activation::kRelu) &&
                 static_cast<int>(EpilogueActivation::kGelu) == static_cast<int>(Activation::kGelu));
   out.act = static_cast<EpilogueActivation>(e.act);
+  if (e.slopes) out.slopes = e.slopes->as<float>();
   return out;
 }
 

@@ -11,7 +11,7 @@ namespace {
 // Raw pointers and sizes of one problem.
 struct RefConv {
   const void *x, *second, *shift, *residual;
-  const float *bias, *scale;
+  const float *bias, *scale, *slopes;
   int64_t pixels_per_scale, factors;  // scale [pixels / pixels_per_scale,factors]
   void* y;
   DType dtype, out_dtype, shift_dtype;
@@ -45,6 +45,7 @@ struct RefConv {
       if (shift) v += ref::load(shift, shift_dtype, n * shift_stride + k);
       if (scale) v *= scale[base / out_channels / pixels_per_scale * factors + k % factors];
       if (residual) v += ref::load(residual, out_dtype, base + k);
+      if (slopes && v < 0) v *= slopes[k];
       ref::store(y, out_dtype, base + k, ref::activated(v, act));
     }
   }
@@ -71,6 +72,7 @@ void conv2d_ref(Exec& ex, const ConvProblem& p) {
                      e.residual ? e.residual->data() : nullptr,
                      p.w.bias ? p.w.bias->as<float>() : nullptr,
                      e.channel_scale ? e.channel_scale->as<float>() : nullptr,
+                     e.slopes ? e.slopes->as<float>() : nullptr,
                      e.channel_scale ? p.y.numel() / p.out_channels() / e.channel_scale->dim(0) : 1,
                      e.channel_scale ? e.channel_scale->dim(1) : 1,
                      p.y.data(),

@@ -11,6 +11,7 @@ Refusal conv2d_supports_tiled(const Exec& ex, const ConvProblem& p) {
   if (ex.device().kind() != DeviceKind::kHost) return "the tensors are not on the host";
   if (p.dtype() == DType::kF16) return "f16 runs on a GPU only";
   if (p.args.epilogue.channel_scale) return "a scale of channels";
+  if (p.args.epilogue.slopes) return "slopes";
   return std::nullopt;
 }
 

@@ -40,7 +40,7 @@ std::optional<ConvEpilogue> epilogue_of(const ConvProblem& p) {
   ConvEpilogue epilogue;
   epilogue.bias = p.w.bias.has_value();
   // On an H200 cuDNN's engine for a graph with such a shift read at misaligned addresses: our kernel adds it.
-  if (e.channel_shift) return std::nullopt;
+  if (e.channel_shift || e.slopes) return std::nullopt;
   epilogue.residual = e.residual != nullptr;
   switch (e.act) {
     case Activation::kNone: return epilogue;

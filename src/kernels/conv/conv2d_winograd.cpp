@@ -230,6 +230,7 @@ Refusal conv2d_supports_winograd(const Exec& ex, const ConvProblem& p) {
     return concat("channels that are not a multiple of ", kChannelMultiple);
   if (p.out_channels() < kGroupColumns) return "too few outputs";
   if (p.args.epilogue.channel_scale) return "a scale of channels";
+  if (p.args.epilogue.slopes) return "slopes";
   const int64_t pixels = p.batch() * p.out_h() * p.out_w();
   if (pixels < kMinPixels && forced_impl("conv2d") != "winograd") return "too few pixels";
   if (p.w.weight.shape().numel() * 4 * static_cast<int64_t>(sizeof(float)) > kMaxFilterBytes)

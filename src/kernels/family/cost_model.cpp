@@ -210,6 +210,13 @@ TmaPingPongCosts parse_ping_pong(Fields f, const CostModel& model) {
   return out;
 }
 
+TmaResidentCosts parse_resident(Fields f, const CostModel& model) {
+  const TmaResidentCosts out{source_of(f, model), f.number("launch_ns"), f.number("filter_byte_ns"),
+                             f.numbers<2>("step_ns"), f.numbers<2>("box_ns")};
+  f.end();
+  return out;
+}
+
 }  // namespace
 
 const AttentionCosts::Entry& AttentionCosts::entry(std::string_view name) const {
@@ -286,6 +293,7 @@ CostModel parse_cost_model(std::string_view text, std::string_view what) {
   if (f.find("conv_wgmma")) out.conv_wgmma = parse_conv_wgmma(f.object("conv_wgmma"), out);
   if (f.find("tma")) out.tma = parse_tma(f.object("tma"), out);
   if (f.find("tma_ping_pong")) out.tma_ping_pong = parse_ping_pong(f.object("tma_ping_pong"), out);
+  if (f.find("tma_resident")) out.tma_resident = parse_resident(f.object("tma_resident"), out);
   if (const Json* targets = f.find("time_model"))
     for (const auto& [target, costs] : targets->items())
       out.time_model.emplace(

@@ -99,6 +99,14 @@ struct TmaPingPongCosts {
   std::array<std::array<Tile, 3>, kTmaRows> rows;
 };
 
+// Of convolutions that keep their filter in LDS.
+struct TmaResidentCosts {
+  std::string source;
+  double launch_ns = 0, filter_byte_ns = 0;
+  // By the columns of a tile, 32 and 64: of a box of pixels, 64 channels under a tap; besides.
+  std::array<double, 2> step_ns{}, box_ns{};
+};
+
 // The Winograd convolution against the implicit product, in cycles of one compute unit that is full of
 // workgroups.
 struct ConvWinogradCosts {
@@ -133,6 +141,7 @@ struct CostModel {
   std::optional<ConvWinogradCosts> conv_winograd;  // none: it is never chosen untuned
   std::optional<TmaCosts> tma;
   std::optional<TmaPingPongCosts> tma_ping_pong;
+  std::optional<TmaResidentCosts> tma_resident;
   std::map<std::string, ModelledCosts, std::less<>> time_model;  // by target; empty: nothing was modelled
 
   // Those of the target or, where its code was not played, of the family's last: their ratios are alike. Null

@@ -78,7 +78,14 @@ constexpr GemmMapRow kLinear[] = {
 
 constexpr GemmMapRow kConv[] = {
     {.families = kHopper,
+     .shape = GemmShape::kResident,
      .columns = at_most(31),
+     .algorithm = kTmaResident,
+     .reason =
+         "pixels and filter are fetched once, which takes longer than a warpgroup's MMA that is mostly idle"},
+    {.families = kHopper,
+     .columns = at_most(31),
+     .rank = 1,
      .reason = "few channels would leave most of a warpgroup's MMA idle"},
     {.families = kHopper,
      .shape = GemmShape::kHalos,
@@ -90,6 +97,11 @@ constexpr GemmMapRow kConv[] = {
      .algorithm = kTmaHaloPingPong,
      .rank = 1,
      .reason = "as TMA with halos; the epilogue of a tile runs beside the MMA of the next"},
+    {.families = kHopper,
+     .shape = GemmShape::kResident,
+     .algorithm = kTmaResident,
+     .rank = 1,
+     .reason = "as TMA with halos; a workgroup fetches its filter once, where LDS holds it"},
     {.families = kHopper, .shape = GemmShape::kWholeBlocks, .algorithm = kTma, .rank = 1, .reason = kFetched},
     {.families = kHopper,
      .shape = GemmShape::kWholeBlocks,
@@ -120,6 +132,7 @@ bool GemmFacts::is(GemmShape shape) const {
     case GemmShape::kTmaOutput: return aligned && tma_columns && tma_output;
     case GemmShape::kWholeBlocks: return whole_blocks;
     case GemmShape::kHalos: return whole_blocks && halos;
+    case GemmShape::kResident: return resident;
   }
   return false;
 }
@@ -164,6 +177,7 @@ std::string describe(const GemmConfig& config, int elements_per_step) {
       case kTmaPingPong: return "t";
       case kTmaHalo: return "h";
       case kTmaHaloPingPong: return "ht";
+      case kTmaResident: return "f";
     }
     return "";
   };
@@ -193,6 +207,9 @@ const char* to_text(GemmShape shape) {
       return "channels in blocks of 64, outputs a multiple of 32, y in x's type, stride at most 8";
     case GemmShape::kHalos:
       return "as TMA takes them, stride 1, a filter of at most 3x3, full boxes of pixels";
+    case GemmShape::kResident:
+      return "one input; channels in blocks of 32, at most 128 or 256 channels, outputs in blocks of 32 or "
+             "fewer, filters of 2x2 and 3x3, and else as for halos";
   }
   return "";
 }
@@ -207,6 +224,7 @@ const char* to_text(GemmAlgorithm algorithm) {
     case kTmaPingPong: return "tma_ping_pong";
     case kTmaHalo: return "tma_halo";
     case kTmaHaloPingPong: return "tma_halo_ping_pong";
+    case kTmaResident: return "tma_resident";
   }
   return "";
 }

@@ -24,6 +24,7 @@ enum class GemmShape {
   kTmaOutput,    // the same in x's type
   kWholeBlocks,  // of a convolution: channels in blocks of 64, and kTmaOutput
   kHalos,        // the same, and its pixels lie in boxes that serve all taps
+  kResident,     // of a convolution: one input in blocks of 32 channels, and else as kHalos
 };
 inline constexpr int64_t kGemvRows = 8;
 
@@ -32,7 +33,7 @@ struct GemmFacts {
   Elements elements = Elements::k16Bit;
   int64_t columns = 0;  // of the output
   bool few_rows = false, aligned = true, whole_steps = false, tma_columns = false, tma_output = false;
-  bool whole_blocks = false, halos = false;
+  bool whole_blocks = false, halos = false, resident = false;
   bool is(GemmShape shape) const;
 };
 

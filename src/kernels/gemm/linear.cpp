@@ -133,7 +133,7 @@ Tensor run(Exec& ex, const char* op, const Tensor& x, const LinearWeight& w, con
   check_operands(op, x, w);
   const int64_t outputs = w.weight.dim(0);
   require(!gated || outputs % 2 == 0, op, ": cannot halve the weight ", w.weight.shape());
-  require(!epilogue.channel_shift, op, ": a channel shift is not taken here");
+  require(!epilogue.channel_shift && !epilogue.slopes, op, ": a channel shift or slopes are not taken here");
   Shape shape = x.shape();
   shape[-1] = gated ? outputs / 2 : outputs;
   const DType dtype = result_dtype(op, x, epilogue);

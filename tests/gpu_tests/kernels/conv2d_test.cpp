@@ -191,6 +191,74 @@ TEST_P(Conv2dOnGpu, EveryTmaClusterMatchesTheReference) {
   }
 }
 
+// Filters that stay in LDS: blocks of 64 channels and half ones, pieces of outputs, phases, boxes of two
+// images, some of them beyond the images, and several rounds of boxes on a compute unit.
+TEST_P(Conv2dOnGpu, EveryResidentFilterMatchesTheReference) {
+  if (GetParam() == DType::kF32 || !test_gpu().traits().tma)
+    GTEST_SKIP() << "filters stay in LDS on sm_90, of 16-bit types";
+  const auto with_slopes = [](ConvCase c) {
+    c.slopes = true;
+    return c;
+  };
+  uint64_t seed = 0;
+  for (const ConvCase& c :
+       {ConvCase{{1, 16, 24, 64}, 0, 32}, ConvCase{{2, 15, 23, 32}, 0, 32},
+        with_slopes({{1, 47, 63, 96}, 0, 32}),
+        with_slopes({{2, 32, 16, 160}, 0, 32, 3, 1, Padding::same(1), false, true, true, true}),
+        ConvCase{
+            {1, 46, 64, 128}, 0, 96, 3, 1, Padding::same(1), false, false, false, true, Activation::kSilu},
+        ConvCase{{1, 31, 40, 192}, 0, 64, 3, 1, Padding::same(1), false, true, false, true},
+        ConvCase{{2, 8, 16, 64}, 0, 64, 3, 1, Padding::same(1), true, true},
+        with_slopes({{1, 32, 32, 128}, 0, 64, 3, 1, Padding::same(1), true}),
+        ConvCase{{4, 8, 8, 128}, 0, 128, 3, 1, Padding::same(1), false, true, true, true},
+        ConvCase{
+            {3, 31, 39, 96}, 0, 64, 2, 1, Padding{1, 0, 0, 1}, false, true, true, false, Activation::kGelu},
+        // Many boxes to a workgroup, of one and more blocks of channels.
+        ConvCase{{1, 200, 260, 64}, 0, 96, 3, 1, Padding::same(1), false, true, true, true},
+        ConvCase{{1, 64, 64, 96}, 0, 1024}, ConvCase{{1, 64, 64, 224}, 0, 512},
+        ConvCase{{1, 184, 200, 64}, 0, 64, 3, 1, Padding{0, 2, 2, 0}, false, true, true, true}}) {
+    const Prepared s(c, GetParam(), 4 + seed++ % 2);
+    const ConvArgs args = s.gpu.args(c);
+    int tried = 0;
+    Arena arena(test_gpu());
+    Exec ex(arena);
+    const Tensor y = poisoned(test_gpu(), s.want.shape(), GetParam());
+    const ConvProblem problem{s.gpu.x, s.weight, args, y};
+    for (const ConvChoice& choice : conv_candidates(test_gpu().traits(), conv_extent(problem))) {
+      if (choice.config.algorithm != GemmAlgorithm::kTmaResident) continue;
+      const Tensor to = poisoned(test_gpu(), s.want.shape(), GetParam());
+      conv2d_gpu_by(ex, ConvProblem{s.gpu.x, s.weight, args, to}, choice);
+      expect_near(on_host(to), to_doubles(s.want), conv_tolerance(problem), describe(c, choice));
+      ++tried;
+    }
+    EXPECT_GT(tried, 0) << describe(c);
+  }
+}
+
+// By every choice, and by Winograd's kernel where it takes them.
+TEST_P(Conv2dOnGpu, SlopesOfValuesBelowZero) {
+  for (const ConvCase& c : slope_cases()) {
+    const Prepared s(c, GetParam(), 5);
+    const ConvArgs args = s.gpu.args(c);
+    Arena arena(test_gpu());
+    Exec ex(arena);
+    const auto check = [&](const auto& run, double allowed, const std::string& what) {
+      const Tensor y = poisoned(test_gpu(), s.want.shape(), GetParam());
+      const ConvProblem problem{s.gpu.x, s.weight, args, y};
+      run(problem);
+      expect_near(on_host(y), to_doubles(s.want), allowed, what);
+    };
+    const Tensor y = poisoned(test_gpu(), s.want.shape(), GetParam());
+    const ConvProblem problem{s.gpu.x, s.weight, args, y};
+    for (const ConvChoice& choice : conv_candidates(test_gpu().traits(), conv_extent(problem)))
+      check([&](const ConvProblem& p) { conv2d_gpu_by(ex, p, choice); }, conv_tolerance(problem),
+            describe(c, choice));
+    if (!conv2d_refuses_winograd(ex, problem))
+      check([&](const ConvProblem& p) { conv2d_winograd_gpu(ex, p); }, winograd_tolerance(c.x[3]),
+            describe(c) + " by Winograd");
+  }
+}
+
 TEST(Conv2dOnGpuTypes, EveryConfigurationGivesFloat) {
   every_configuration(DType::kBF16, GemmAlgorithm::kTiles, DType::kF32);
   every_configuration(DType::kBF16, GemmAlgorithm::kLoadsToLds, DType::kF32);

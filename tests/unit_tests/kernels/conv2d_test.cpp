@@ -180,7 +180,21 @@ std::vector<double> materialised(const ConvCase& c, const Operands& o, int64_t* 
 TEST(Conv2dRef, IsThePlainConvolutionOfTheMaterialisedImage) {
   for (const ConvCase& c :
        {ConvCase{{2, 4, 5, 3}, 2, 4, 3, 1, Padding{1, 0, 2, 1}, true, true, true, true, Activation::kSilu},
-        ConvCase{{1, 6, 5, 4}, 0, 3, 3, 2, Padding{0, 0, 1, 1}, false, false, false, true}}) {
+        ConvCase{{1, 6, 5, 4}, 0, 3, 3, 2, Padding{0, 0, 1, 1}, false, false, false, true},
+        ConvCase{{1, 4, 7, 5},
+                 0,
+                 6,
+                 3,
+                 1,
+                 Padding::same(1),
+                 false,
+                 true,
+                 true,
+                 true,
+                 Activation::kNone,
+                 0,
+                 0,
+                 true}}) {
     const Operands o(c, DType::kF32, 3);
     int64_t height, width;
     const std::vector<double> image = materialised(c, o, &height, &width), w = to_doubles(o.weight),
@@ -199,6 +213,7 @@ TEST(Conv2dRef, IsThePlainConvolutionOfTheMaterialisedImage) {
                    w[((k * channels + ch) * 3 + r) * 3 + s];
       if (c.shift) sum += o.shift.as<float>()[n * o.shift.stride(0) + k];
       if (c.residual) sum += residual[at];
+      if (c.slopes && sum < 0) sum *= o.slopes.as<float>()[k];
       want.push_back(c.act == Activation::kSilu ? sum / (1 + std::exp(-sum)) : sum);
     }
     TestExec test;
@@ -233,6 +248,10 @@ TEST(Conv2d, RejectsWhatDoesNotFit) {
   const Tensor shift = random_tensor({1, 4}, DType::kF32, 1);
   expect_error("expected a channel shift [2,4]", weight({4, 8, 1, 1}),
                {.epilogue = {.channel_shift = &shift}});
+  expect_error("expected slopes [4] of f32 and no activation, got [1,4]", weight({4, 8, 1, 1}),
+               {.epilogue = {.slopes = &shift}});
+  const Tensor slopes = random_tensor({4}, DType::kF32, 1);
+  expect_error("and silu", weight({4, 8, 1, 1}), {.epilogue = {.act = Activation::kSilu, .slopes = &slopes}});
 }
 
 }  // namespace

@@ -88,8 +88,12 @@ TEST(KernelMap, EveryKernelOfGemmsIsReached) {
         EXPECT_NE(gemm_row(map, family, facts, config.algorithm), nullptr) << family.name << describe(config);
       }
     };
-    GemmFacts facts{
-        .columns = 320, .tma_columns = true, .tma_output = true, .whole_blocks = true, .halos = true};
+    GemmFacts facts{.columns = 320,
+                    .tma_columns = true,
+                    .tma_output = true,
+                    .whole_blocks = true,
+                    .halos = true,
+                    .resident = true};
     check(family.gemm, linear_map(), facts);
     check(family.geglu, linear_map(), facts);
     check(family.conv, conv_map(), facts);
@@ -111,7 +115,7 @@ TEST(CostModel, EveryFamilyHasTheNumbersOfItsKernels) {
       }
     for (const GemmConfig& config : family.conv) {
       if (uses_tma(config.algorithm)) {
-        EXPECT_TRUE(model.tma && model.tma_ping_pong) << family.name;
+        EXPECT_TRUE(model.tma && model.tma_ping_pong && model.tma_resident) << family.name;
       }
       if (config.algorithm != GemmAlgorithm::kWgmma) continue;
       EXPECT_TRUE(std::ranges::any_of(model.conv_wgmma.value().steps, [&](const ConvWgmmaCosts::Step& step) {

@@ -40,6 +40,7 @@ const std::vector<std::pair<std::string, std::string>> kProblems = {
     {"linear", "66x64x48 f32 bias residual gelu scale 3 shared term 24"},
     {"linear", "33x64x48 bf16 bias geglu term 32"},
     {"conv2d", "2x8x8x32->32 3x3 s1 p1,1,1,1 f32 bias residual silu scale 2"},
+    {"conv2d", "2x8x8x32->32 3x3 s1 p1,1,1,1 f32 bias residual slopes"},
     {"group_norm", "f32->bf16 [2,64,64] groups 32 silu"},
     {"layer_norm", "f32->bf16 [12,320]"}};
 

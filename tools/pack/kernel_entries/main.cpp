@@ -59,7 +59,9 @@ class Writer {
     write_for("tiles", [](const GemmConfig& c) { return c.algorithm == GemmAlgorithm::kTiles; });
     write_for("to_lds", [](const GemmConfig& c) { return c.algorithm == GemmAlgorithm::kLoadsToLds; });
     write_for("wgmma", [](const GemmConfig& c) { return c.algorithm == GemmAlgorithm::kWgmma; });
-    write_for("tma", [](const GemmConfig& c) { return uses_tma(c.algorithm); });
+    const auto resident = [](const GemmConfig& c) { return c.algorithm == GemmAlgorithm::kTmaResident; };
+    write_for("tma", [&](const GemmConfig& c) { return uses_tma(c.algorithm) && !resident(c); });
+    write_for("resident", resident);
   }
   bool failed() const { return failed_; }
 
