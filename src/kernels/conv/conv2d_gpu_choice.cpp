@@ -14,6 +14,8 @@ namespace {
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
+constexpr int64_t kResidentPieces = 3;  // of the outputs
+
 // The share of the matrix unit's rate that a tile can reach: a small wave tile reads LDS more often than it
 // multiplies, a lone small workgroup does not hide its loads.
 double efficiency(const GemmConfig& config, int resident) {
@@ -121,8 +123,10 @@ std::vector<ConvChoice> choices_of(const GpuTraits& traits, const ConvExtent& e,
   std::vector<ConvChoice> out;
   if (config.algorithm == GemmAlgorithm::kTmaResident) {
     const TileShape& s = config.shape;
-    if (e.resident_channels <= s.block_k && (e.outputs % s.block_n == 0 || e.outputs < s.block_n) &&
-        e.phases * ceil_div(e.outputs, s.block_n) <= traits.compute_units)
+    const int64_t pieces = ceil_div(e.outputs, s.block_n);
+    // Each piece reads all pixels; with more of them wider tiles are faster.
+    if (e.resident_channels <= s.block_k && (e.outputs % s.block_n == 0 || pieces == 1) &&
+        pieces <= kResidentPieces && e.phases * pieces <= traits.compute_units)
       out.push_back({config});
     return out;
   }

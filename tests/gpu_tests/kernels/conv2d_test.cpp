@@ -203,7 +203,8 @@ TEST_P(Conv2dOnGpu, EveryResidentFilterMatchesTheReference) {
   uint64_t seed = 0;
   for (const ConvCase& c :
        {ConvCase{{1, 16, 24, 64}, 0, 32}, ConvCase{{2, 15, 23, 32}, 0, 32},
-        with_slopes({{1, 47, 63, 96}, 0, 32}),
+        with_slopes({{1, 47, 63, 96}, 0, 32}), ConvCase{{1, 32, 48, 64}, 0, 3},
+        with_slopes({{2, 16, 24, 128}, 0, 20, 3, 1, Padding::same(1), true, true}),
         with_slopes({{2, 32, 16, 160}, 0, 32, 3, 1, Padding::same(1), false, true, true, true}),
         ConvCase{
             {1, 46, 64, 128}, 0, 96, 3, 1, Padding::same(1), false, false, false, true, Activation::kSilu},
@@ -224,8 +225,13 @@ TEST_P(Conv2dOnGpu, EveryResidentFilterMatchesTheReference) {
     Exec ex(arena);
     const Tensor y = poisoned(test_gpu(), s.want.shape(), GetParam());
     const ConvProblem problem{s.gpu.x, s.weight, args, y};
-    for (const ConvChoice& choice : conv_candidates(test_gpu().traits(), conv_extent(problem))) {
-      if (choice.config.algorithm != GemmAlgorithm::kTmaResident) continue;
+    const int64_t channels = conv_extent(problem).resident_channels;
+    ASSERT_GT(channels, 0) << describe(c);
+    for (const GemmConfig& config : conv_configs_of(test_gpu().traits(), GetParam())) {
+      if (config.algorithm != GemmAlgorithm::kTmaResident || channels > config.shape.block_k ||
+          (c.out > config.shape.block_n && c.out % config.shape.block_n != 0))
+        continue;
+      const ConvChoice choice{config};
       const Tensor to = poisoned(test_gpu(), s.want.shape(), GetParam());
       conv2d_gpu_by(ex, ConvProblem{s.gpu.x, s.weight, args, to}, choice);
       expect_near(on_host(to), to_doubles(s.want), conv_tolerance(problem), describe(c, choice));

@@ -111,6 +111,43 @@ TEST(TmaPlan, MoreWorkTakesNoLessTime) {
     }
 }
 
+// Of maps whose kernels were timed on an H200 (share/cost/hopper.json): which of them a convolution takes
+// whose filter LDS can hold. Where they came within 8 % of each other, either.
+TEST(TmaPlan, FiltersStayInLdsWhereThatWasFaster) {
+  const auto resident = [](int64_t side, int64_t channels, int64_t outputs) {
+    const int64_t boxes = std::max<int64_t>(1, side / 8) * std::max<int64_t>(1, side / 16);
+    const ConvExtent extent{.pixels = side * side,
+                            .outputs = outputs,
+                            .depth = 9 * channels,
+                            .whole_steps = true,
+                            .whole_blocks = channels % 64 == 0 && outputs % 32 == 0,
+                            .boxed_pixels = boxes * 128,
+                            .halo_pixels = boxes * 128,
+                            .resident_channels = channels};
+    return conv_default(h200(), extent).config.algorithm == GemmAlgorithm::kTmaResident;
+  };
+  for (const auto& [side, channels, outputs] : {std::tuple<int64_t, int64_t, int64_t>{512, 64, 32},
+                                                {512, 96, 32},
+                                                {512, 160, 32},
+                                                {512, 192, 64},
+                                                {512, 64, 64},
+                                                {2048, 64, 64},
+                                                {1024, 128, 128},
+                                                {512, 256, 64},
+                                                {2048, 64, 3},
+                                                {1024, 128, 3}})
+    EXPECT_TRUE(resident(side, channels, outputs)) << side << " " << channels << "->" << outputs;
+  for (const auto& [side, channels, outputs] : {std::tuple<int64_t, int64_t, int64_t>{64, 64, 64},
+                                                {128, 64, 64},
+                                                {256, 64, 64},
+                                                {256, 128, 128},
+                                                {512, 256, 128},
+                                                {256, 256, 256},
+                                                {64, 320, 320},
+                                                {64, 320, 4}})
+    EXPECT_FALSE(resident(side, channels, outputs)) << side << " " << channels << "->" << outputs;
+}
+
 // A small map must be cut along the depth, a large one must not; a few outputs take none of these kernels.
 TEST(TmaPlan, ConvolutionsTakeTheLeastEstimate) {
   const GpuTraits traits = h200();
