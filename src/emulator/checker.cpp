@@ -24,7 +24,8 @@ Checker::Checker(const Program& program, uint32_t waves, uint32_t lanes, uint32_
     : program_(program),
       use_index_(program.code.size(), -1),
       states_(waves),
-      shadow_(lds_bytes, waves),
+      shadow_(lds_bytes, waves,
+              std::ranges::any_of(program.code, [](const Inst& in) { return (in.flags & kToLds) != 0; })),
       scratch_(size_t{waves} * lanes * scratch_bytes),
       lanes_(lanes),
       scratch_bytes_(scratch_bytes) {}

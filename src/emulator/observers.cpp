@@ -6,6 +6,7 @@ namespace rocm_sd::emu {
 
 void LdsShadow::start_group() {
   std::fill(bytes_.begin(), bytes_.end(), Byte{});
+  std::fill(reads_.begin(), reads_.end(), 0u);
   std::fill(arrived_.begin(), arrived_.end(), LdsOperations{});
   std::fill(settled_.begin(), settled_.end(), LdsOperations{});
   epoch_ = 1;
@@ -98,6 +99,13 @@ void LdsShadow::touch(const Wave& w, const Inst& in, uint32_t at, uint32_t lane,
     for (uint32_t left = others; left; left &= left - 1)
       suspect(b, {at, static_cast<uint8_t>(__builtin_ctz(left)), b.reading_lane, me, b.read_by});
   }
+  if (in.flags & kToLds)
+    for (uint32_t v = 0; v < settled_.size(); ++v)
+      if (v != me && reads_[at * settled_.size() + v] > settled_[v].lds)
+        fault(w, in,
+              concat("lane ", lane, " loads to byte ", at, " of LDS: wave ", v,
+                     " came to the barrier without a wait for its read of there"));
+  if (!reads_.empty() && (!writes || atomic)) reads_[at * settled_.size() + me] = operation;
   if (atomic) {
     b.atomics |= bit;
     b.atomic_epoch = epoch_;

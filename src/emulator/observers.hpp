@@ -10,8 +10,9 @@
 namespace rocm_sd::emu {
 
 // Who touched each byte of a group's LDS since the last barrier. Throws KernelFault for a race, for a read of
-// a byte that nobody wrote, and where a wave came to the barrier without having waited for its store or its
-// load to LDS, which others then need not see. Of its own loads to LDS a wave sees those that it waited for.
+// a byte that nobody wrote, where a wave came to the barrier without having waited for its store or its load
+// to LDS, which others then need not see, or for a read of what another's load to LDS then overwrites. Of its
+// own loads to LDS a wave sees those that it waited for.
 //
 // A race: two waves touch a byte with no barrier between, one of them writes, not both by atomics, and two
 // plain writes differ. A compare-and-swap loop begins with a plain load, which machine code does not tell
@@ -19,7 +20,9 @@ namespace rocm_sd::emu {
 // or ends, without an atomic of its own there.
 class LdsShadow {
  public:
-  LdsShadow(uint32_t bytes, uint32_t waves) : bytes_(bytes), arrived_(waves), settled_(waves) {}
+  // loads: whether there may be loads to LDS.
+  LdsShadow(uint32_t bytes, uint32_t waves, bool loads)
+      : bytes_(bytes), reads_(loads ? size_t{bytes} * waves : 0), arrived_(waves), settled_(waves) {}
   void start_group();
   // A wave comes to a barrier; `ended`: how many of its operations on LDS have.
   void arrive(uint32_t wave, LdsOperations ended) { arrived_[wave] = ended; }
@@ -62,6 +65,7 @@ class LdsShadow {
   std::vector<Rewrite> rewrites_;
   std::vector<Suspect> suspects_;  // those whose bit in Byte::suspects has been cleared are none any more
   std::vector<Byte> bytes_;
+  std::vector<uint32_t> reads_;  // [byte][wave]: the wave's last read of it, as an operation; 0: none
   std::vector<LdsOperations> arrived_, settled_;  // by wave
   uint32_t epoch_ = 1, ended_ = 0;
 };

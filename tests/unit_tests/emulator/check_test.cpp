@@ -244,6 +244,8 @@ TEST_P(AssembledChecks, WaitsForLoadsToLds) {
   EXPECT_EQ(run("c_others_load_first", 128), "clean");
   EXPECT_EQ(run("c_others_load_waited", 128), "clean");
   EXPECT_FOUND(run("c_others_load_second", 128), "came to the barrier without a wait for its load to there");
+  EXPECT_EQ(run("c_load_over_read_waited", 128), "clean");
+  EXPECT_FOUND(run("c_load_over_read", 128), "came to the barrier without a wait for its read of there");
 }
 
 // HSA runs LDS in its unaligned mode: loads and stores may be at any address, atomics may not.

@@ -374,6 +374,15 @@ TEST c_over_load, OVER_LOAD
 TEST c_others_load_first, OTHERS_LOAD 1, 0
 TEST c_others_load_second, OTHERS_LOAD 1, 1024
 TEST c_others_load_waited, OTHERS_LOAD 0, 1024
+// Each wave loads over what another has read, behind a barrier.
+.macro LOAD_OVER_READ left
+  OTHERS_LOAD 0, 0
+  s_waitcnt lgkmcnt(\left)
+  s_barrier
+  TO_LDS 0
+.endm
+TEST c_load_over_read_waited, LOAD_OVER_READ 0
+TEST c_load_over_read, LOAD_OVER_READ 1
 .endif
 .macro MISALIGNED
   LDS_LOADS
