@@ -61,9 +61,12 @@ std::optional<ModelledTimes> modelled_times_for(const GpuProduct& gpu) {
 
 std::string chosen_as(const std::string& op) { return op == "linear_geglu" ? "linear" : op; }
 
+// Whether share/times has the op's problems; what others take is their bound and their launches.
+static bool is_played(std::string_view op) { return op == "attention" || op == "conv2d" || op == "linear"; }
+
 std::map<std::string, double> modelled_by_op(const PlannedStage& stage, const StageBound& bound,
                                              const ModelledTimes& times) {
-  constexpr double kLeastKnown = 0.9;  // of the bound's time
+  constexpr double kLeastKnown = 0.9;  // of the bound's time of ops that are played
   struct Calls {
     double known = 0, all = 0;
   };
@@ -77,14 +80,15 @@ std::map<std::string, double> modelled_by_op(const PlannedStage& stage, const St
     of.known += c.count;
     out[c.op] += c.count * found->second * 1e-3;
   }
-  double known = 0;
+  double known = 0, asked = 0;
   for (const OpBound& op : bound.ops) {
     const auto of = calls.find(chosen_as(op.op));
     const double share = of == calls.end() ? 0 : of->second.known / of->second.all;
-    known += share * op.bound_ms;
+    if (is_played(chosen_as(op.op))) known += share * op.bound_ms;
+    if (is_played(chosen_as(op.op))) asked += op.bound_ms;
     out[chosen_as(op.op)] += (1 - share) * (op.bound_ms + op.launches * kLaunchSeconds * 1e3);
   }
-  if (known < kLeastKnown * bound.bound_ms) out.clear();
+  if (known == 0 || known < kLeastKnown * asked) out.clear();
   return out;
 }
 

@@ -33,8 +33,7 @@ class PaperDriver final : public GpuDriver {
                    .lanes = wave_lanes(family),
                    .compute_units = driver_compute_units(product),
                    .lds_per_group = rates ? static_cast<size_t>(rates->lds_bytes) : 65536,
-                   .l2_bytes = static_cast<size_t>(std::max(product.l2_mb, product.last_level_mb) * 1e6),
-                   .tma = product.arch == "sm_90"},
+                   .l2_bytes = static_cast<size_t>(std::max(product.l2_mb, product.last_level_mb) * 1e6)},
         .memory_bytes = static_cast<uint64_t>(product.memory_gb * (1 << 30)),
         .targets = {product.arch}};
     for (const GpuTarget& target : kGpuTargets)
