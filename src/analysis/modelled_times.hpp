@@ -28,8 +28,8 @@ ModelledTimes read_modelled_times(const std::filesystem::path& path);
 std::optional<ModelledTimes> modelled_times_for(const GpuProduct& gpu);
 
 // What a stage's ops take by these times, milliseconds of one run; both linear ops as "linear". Empty where
-// too little of the bound's time of attention, convolutions and linear layers is known. Problems that the table lacks have their bound and the gap before
-// each launch.
+// too little of the bound's time of attention, convolutions and linear layers is known. Problems that the
+// table lacks have their bound and the gap before each launch.
 std::map<std::string, double> modelled_by_op(const PlannedStage& stage, const StageBound& bound,
                                              const ModelledTimes& times);
 
