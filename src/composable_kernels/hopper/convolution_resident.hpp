@@ -20,7 +20,7 @@ struct TmaResidentCfg : TmaPingPongCfg<Storage, kTileShape.block_n, kTileShape.s
   static constexpr bool kHalo = true;
   static constexpr int kDepth = kTileShape.block_k;  // channels that there is room for
   static constexpr int kLdsBytes = kResidentLdsBytes, kThreads = kResidentThreads;
-  static constexpr int kGroups = 3, kConsumers = 128 * kGroups;  // that multiply
+  static constexpr int kWarpgroups = 3, kConsumers = 128 * kWarpgroups;  // that multiply
   static constexpr int kFetchRegisters = 40, kMultiplyRegisters = 152;
   static_assert(kTileShape.block_m == 128 && kDepth % 64 == 0 && kThreads == kConsumers + 128);
   static_assert(resident_pixel_bytes(kTileShape) >= 2 * kHaloBytes);
@@ -161,18 +161,18 @@ class ResidentConv {
   // what a stage's barrier says may be about an earlier box.
   ROCM_SD_DEVICE void multiply() {
     const int consumer = Nvidia::uniform(Nvidia::thread() / 128);
-    if (consumer + 1 == Cfg::kGroups) Tma::let_consumer_start(0);
+    if (consumer + 1 == Cfg::kWarpgroups) Tma::let_consumer_start(0);
     pixels_.skip(consumer * blocks_);
-    for (int box = first_box_ + consumer * stride_; box < boxes_; box += Cfg::kGroups * stride_) {
+    for (int box = first_box_ + consumer * stride_; box < boxes_; box += Cfg::kWarpgroups * stride_) {
       Sums acc[kParts];
       Tma::wait_for_turn(consumer);
       start_products(acc);
-      if (box + stride_ < boxes_) Tma::let_consumer_start(consumer + 1 < Cfg::kGroups ? consumer + 1 : 0);
+      if (box + stride_ < boxes_) Tma::let_consumer_start(consumer + 1 < Cfg::kWarpgroups ? consumer + 1 : 0);
       Warpgroup::wait<0>();
       ROCM_SD_UNROLL
       for (int part = 0; part < kParts; ++part) settle(acc[part].atoms[0]);
       pixels_.release(pixels_.stage());
-      pixels_.skip(1 + (Cfg::kGroups - 1) * blocks_);  // the other consumer groups'
+      pixels_.skip(1 + (Cfg::kWarpgroups - 1) * blocks_);  // the other consumer groups'
       finish(acc, box);
     }
   }
