@@ -5,6 +5,7 @@
 
 #include "composable_kernels/pack.hpp"
 #include "composable_kernels/tile/channels.hpp"
+#include "composable_kernels/tile/unrolled.hpp"
 
 namespace rocm_sd {
 
@@ -44,14 +45,35 @@ ROCM_SD_DEVICE void add_dots(DotSums<kRows, kCols>& sums, const RowPointers<T, k
   }
 }
 
-// to (in LDS) = the sums over the wave's lanes.
+// to (in LDS) = the sums over the wave's lanes, as trees. Two lanes that exchange sums each go on with half
+// of them, so that few pass between lanes: in step s those that differ in the s-th bit of their number from
+// above, which is then that bit of the numbers of what they keep.
 template <class Arch, int kRows, int kCols>
 ROCM_SD_DEVICE void sum_lanes(DotSums<kRows, kCols>& to, const DotSums<kRows, kCols>& sums) {
+  constexpr int kCount = kRows * kCols, kLanes = Arch::lanes;
+  static_assert((kCount & (kCount - 1)) == 0 && (kLanes & (kLanes - 1)) == 0);
+  constexpr int kAll = __builtin_ctz(kLanes),
+                kSteps = kAll < __builtin_ctz(kCount) ? kAll : __builtin_ctz(kCount);
+  float v[kCount];
   ROCM_SD_UNROLL
-  for (int r = 0; r < kRows; ++r) ROCM_SD_UNROLL
-  for (int c = 0; c < kCols; ++c) {
-    const float sum = Arch::wave_sum(sums.x[r][c]);
-    if (Arch::lane() == 0) to.x[r][c] = sum;
+  for (int i = 0; i < kCount; ++i) v[i] = sums.x[i / kCols][i % kCols];
+  unrolled<kSteps>([&](int s) {
+    const int mask = kLanes >> (s + 1), half = kCount >> (s + 1);
+    const bool last_half = Arch::lane() & mask;
+    ROCM_SD_UNROLL
+    for (int i = 0; i < kCount / 2; ++i) {
+      if (i >= half) continue;
+      const float keep = last_half ? v[i + half] : v[i], give = last_half ? v[i] : v[i + half];
+      v[i] = keep + Arch::shuffle_xor(give, mask);
+    }
+  });
+  unrolled<kAll - kSteps>([&](int s) { v[0] += Arch::shuffle_xor(v[0], kLanes >> (kSteps + s + 1)); });
+  constexpr int kKept = kCount >> kSteps, kAlike = kLanes >> kSteps;  // sums of a lane; lanes with the same
+  if (Arch::lane() % kAlike != 0) return;
+  ROCM_SD_UNROLL
+  for (int i = 0; i < kKept; ++i) {
+    const int at = Arch::lane() / kAlike * kKept + i;
+    to.x[at / kCols][at % kCols] = v[i];
   }
 }
 
