@@ -84,8 +84,10 @@ std::map<std::string, double> modelled_by_op(const PlannedStage& stage, const St
   for (const OpBound& op : bound.ops) {
     const auto of = calls.find(chosen_as(op.op));
     const double share = of == calls.end() ? 0 : of->second.known / of->second.all;
-    if (is_played(chosen_as(op.op))) known += share * op.bound_ms;
-    if (is_played(chosen_as(op.op))) asked += op.bound_ms;
+    if (is_played(chosen_as(op.op))) {
+      known += share * op.bound_ms;
+      asked += op.bound_ms;
+    }
     out[chosen_as(op.op)] += (1 - share) * (op.bound_ms + op.launches * kLaunchSeconds * 1e3);
   }
   if (known == 0 || known < kLeastKnown * asked) out.clear();

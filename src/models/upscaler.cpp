@@ -21,16 +21,6 @@ Tensor same_conv(Exec& ex, const Tensor& x, const Conv& conv, const Tensor* resi
 
 Tensor rectified(Exec& ex, const Tensor& x) { return leaky_relu(ex, x, kSlope); }
 
-// A convolution and a rectifier, in one launch where there are such. slopes: f32 that hold kSlope.
-Tensor rectified_conv(Exec& ex, const Tensor& x, const Conv& conv, const Tensor& slopes,
-                      bool upsample2x = false) {
-  ConvArgs args{.pad = Padding::same(1), .upsample2x = upsample2x};
-  if (!conv2d_takes_slopes(ex)) return rectified(ex, conv2d(ex, x, conv, args));
-  const Tensor own = slopes.narrow(0, 0, conv.out);
-  args.epilogue.slopes = &own;
-  return conv2d(ex, x, conv, args);
-}
-
 // grown [N,h,w,C], or empty, with the rectified z [N,h,w,G] behind it.
 Tensor grow(Exec& ex, const Tensor& grown, const Tensor& z) {
   if (!grown) return rectified(ex, z);
@@ -237,10 +227,10 @@ void RrdbNet::visit(Visitor& v) {
 
 // In three maps of all channels that a dense block has, of which each convolution reads the first ones and
 // writes the next: nothing is joined by copies.
-Tensor RrdbNet::body(Exec& ex, const Tensor& features, const Tensor& factors, const Tensor& slopes) const {
+Tensor RrdbNet::body(Exec& ex, const Tensor& features, const Tensor& factors) const {
   const DenseBlock& any = body_.front().dense.front();
   const int64_t width = any.convs.back().in, count = features.dim(3);
-  const Tensor of_growth = slopes.narrow(0, 0, any.convs.front().out);
+  const Tensor of_growth = slopes_.narrow(0, 0, any.convs.front().out);
   std::array<Tensor, 3> maps;
   for (Tensor& map : maps)
     map = ex.alloc({features.dim(0), features.dim(1), features.dim(2), width}, features.dtype());
@@ -258,26 +248,36 @@ bool RrdbNet::is_joined_in_place(const Exec& ex, const Tensor& x, const Tensor& 
   const auto pieces = [&](int64_t channels) {
     return channels * static_cast<int64_t>(dtype_size(x.dtype())) % 16 == 0;
   };
-  return conv2d_takes_parts(ex) && conv2d_takes_slopes(ex) &&
-         factors.dim(0) == x.dim(0) * x.dim(1) * x.dim(2) && pieces(any.convs.front().in) &&
-         pieces(any.convs.front().out);
+  return conv2d_takes_parts(ex) && factors.dim(0) == x.dim(0) * x.dim(1) * x.dim(2) &&
+         pieces(any.convs.front().in) && pieces(any.convs.front().out);
 }
 
-int64_t RrdbNet::slope_count() const {
-  return std::max(hr_.out, body_.front().dense.front().convs.front().out);
+void RrdbNet::prepare(Device& device) {
+  const int64_t count = std::max(hr_.out, body_.front().dense.front().convs.front().out);
+  const std::vector<float> slopes(static_cast<size_t>(count), kSlope);
+  slopes_ = tensor_from(device, {count}, slopes.data());
 }
 
-Tensor RrdbNet::operator()(Exec& ex, const Tensor& x, const Tensor& factors, const Tensor& slopes) const {
+// A convolution and a rectifier, in one launch where there are such.
+Tensor RrdbNet::rectified_conv(Exec& ex, const Tensor& x, const Conv& conv, bool upsample2x) const {
+  ConvArgs args{.pad = Padding::same(1), .upsample2x = upsample2x};
+  if (!conv2d_takes_slopes(ex)) return rectified(ex, conv2d(ex, x, conv, args));
+  const Tensor slopes = slopes_.narrow(0, 0, conv.out);
+  args.epilogue.slopes = &slopes;
+  return conv2d(ex, x, conv, args);
+}
+
+Tensor RrdbNet::operator()(Exec& ex, const Tensor& x, const Tensor& factors) const {
   const Tensor features = same_conv(ex, x, first_);  // [N,h,w,F]
   Tensor h = features;
   if (is_joined_in_place(ex, x, factors)) {
-    h = body(ex, features, factors, slopes);
+    h = body(ex, features, factors);
   } else {
     for (const Rrdb& block : body_) h = block(ex, h, factors.narrow(0, 0, 1));
     h = same_conv(ex, h, body_out_, &features);
   }
-  for (const Conv& up : up_) h = rectified_conv(ex, h, up, slopes, true);  // [N,2h,2w,F]
-  h = rectified_conv(ex, h, hr_, slopes);
+  for (const Conv& up : up_) h = rectified_conv(ex, h, up, true);  // [N,2h,2w,F]
+  h = rectified_conv(ex, h, hr_);
   return same_conv(ex, h, last_);
 }
 
@@ -377,16 +377,12 @@ void UpscalerNet::load(Device& device, const ParameterSource& source, DType comp
     load_parameters(*this, device, source, compute);
   dtype_ = compute;
   if (auto* net = std::get_if<CompactNet>(&net_)) net->prepare(device);
+  if (auto* net = std::get_if<RrdbNet>(&net_)) net->prepare(device);
   prepare(device, 1);
 }
 
 void UpscalerNet::prepare(Device& device, int64_t pixels) {
-  const auto* net = std::get_if<RrdbNet>(&net_);
-  if (net == nullptr || (factors_ && factors_.dim(0) == pixels)) return;
-  if (!slopes_) {
-    const std::vector<float> slopes(static_cast<size_t>(net->slope_count()), RrdbNet::kSlope);
-    slopes_ = tensor_from(device, {std::ssize(slopes)}, slopes.data());
-  }
+  if (config_.kind != UpscalerKind::kRrdb || (factors_ && factors_.dim(0) == pixels)) return;
   const std::vector<float> factors(static_cast<size_t>(pixels), RrdbNet::kFactor);
   factors_ = tensor_from(device, {pixels}, factors.data());
 }
@@ -395,7 +391,7 @@ Tensor UpscalerNet::operator()(Exec& ex, const Tensor& x) const {
   require(x.rank() == 4 && x.dim(0) == 1 && x.dim(3) == config_.in_channels() && x.dtype() == dtype_,
           "upscaler: expected [1,h,w,", config_.in_channels(), "] of ", dtype_, ", got ", x.shape(), " of ",
           x.dtype());
-  if (const auto* net = std::get_if<RrdbNet>(&net_)) return (*net)(ex, x, factors_, slopes_);
+  if (const auto* net = std::get_if<RrdbNet>(&net_)) return (*net)(ex, x, factors_);
   if (const auto* net = std::get_if<SpanNet>(&net_)) return (*net)(ex, x);
   if (const auto* net = std::get_if<SwinNet>(&net_)) return (*net)(ex, x);
   return std::get<CompactNet>(net_)(ex, x);

@@ -79,20 +79,22 @@ class RrdbNet {
   explicit RrdbNet(const UpscalerConfig& config);
   void visit(Visitor& v);
   // x [1,h,w,3*unshuffle^2] in the weights' type -> [1,h*2^doublings,w*2^doublings,3]. factors: [h*w] f32, or
-  // [1], that hold kFactor; of all pixels on GPUs' way without copies. slopes: f32 that hold kSlope, for as
-  // many channels as slope_count() says.
-  Tensor operator()(Exec& ex, const Tensor& x, const Tensor& factors, const Tensor& slopes) const;
-  int64_t slope_count() const;
+  // [1], that hold kFactor; of all pixels on GPUs' way without copies.
+  Tensor operator()(Exec& ex, const Tensor& x, const Tensor& factors) const;
+  // After loading: for convolutions that rectify themselves.
+  void prepare(Device& device);
   static constexpr float kFactor = 0.2f;
   static constexpr float kSlope = 0.2f;  // of the rectifiers
 
  private:
   bool is_joined_in_place(const Exec& ex, const Tensor& x, const Tensor& factors) const;
-  Tensor body(Exec& ex, const Tensor& features, const Tensor& factors, const Tensor& slopes) const;
+  Tensor body(Exec& ex, const Tensor& features, const Tensor& factors) const;
+  Tensor rectified_conv(Exec& ex, const Tensor& x, const Conv& conv, bool upsample2x = false) const;
 
   Conv first_, body_out_, hr_, last_;
   std::vector<Rrdb> body_;
   std::vector<Conv> up_;
+  Tensor slopes_;  // kSlope for each of the most channels that are rectified, f32
 };
 
 class CompactNet {
@@ -152,7 +154,7 @@ class UpscalerNet {
  private:
   UpscalerConfig config_;
   DType dtype_ = DType::kF32;
-  Tensor factors_, slopes_;  // RRDBNet's
+  Tensor factors_;  // RRDBNet's
   std::variant<RrdbNet, CompactNet, SpanNet, SwinNet> net_;
 };
 

