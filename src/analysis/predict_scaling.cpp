@@ -176,16 +176,33 @@ class Scaling {
            (copies > 0 ? kLaunchMs : 0);  // the GPU waits for the next launch
   }
 
-  // Of exchanges in which all ranks take part, one after the other: the slowest of each counts.
-  double exchanges_ms(const std::vector<RankPlan>& plans, std::vector<Exchange> RankPlan::* which,
-                      bool waits) const {
+  // Of a rank's launches of attention, all of the stage together.
+  double attention_ms_per_flop(const RankPlan& plan, std::string_view stage_name) const {
+    for (const PlannedStage& stage : plan.stages) {
+      if (stage.name != stage_name) continue;
+      for (const OpBound& op : bound_stage(gpu_, stage, dtype_, counts_).ops)
+        if (op.op == "attention" && op.flops > 0)
+          return (op.bound_ms * rates_.of(stage.name, op.op) + op.launches * rates_.gap_ms) / op.flops;
+    }
+    return 0;
+  }
+
+  // Of exchanges in which all ranks take part, one after the other: the slowest of each counts, less what the
+  // rank computes meanwhile. A rank that passes messages by way of the host computes nothing meanwhile.
+  double exchanges_ms(const std::vector<RankPlan>& plans, std::vector<Exchange> RankPlan::* which, bool waits,
+                      std::string_view stage = {}) const {
+    std::vector<double> ms_per_flop(plans.size());
+    if (setup_.way == MessageWay::kPeer && !stage.empty())
+      for (size_t rank = 0; rank < plans.size(); ++rank)
+        ms_per_flop[rank] = attention_ms_per_flop(plans[rank], stage);
     double sum = 0;
     for (size_t i = 0; i < (plans[0].*which).size(); ++i) {
       double slowest = 0;
       for (size_t rank = 0; rank < plans.size(); ++rank) {
         std::vector<uint64_t> received;
         for (const RankPlan& other : plans) received.push_back((other.*which)[i].sent[rank]);
-        slowest = std::max(slowest, message_ms((plans[rank].*which)[i], received, waits));
+        const Exchange& own = (plans[rank].*which)[i];
+        slowest = std::max(slowest, message_ms(own, received, waits) - own.beside_flops * ms_per_flop[rank]);
       }
       sum += slowest;
     }
@@ -227,14 +244,14 @@ class Scaling {
       out.peak_bytes = std::max(out.peak_bytes, rank.weight_bytes + rank.arena_bytes);
       out.each.push_back(rank);
     }
-    const double passed = exchanges_ms(plans, &RankPlan::step, true);
+    const double passed = exchanges_ms(plans, &RankPlan::step, true, "unet");
     const int exact = setup_.exact_calls ? std::min(*setup_.exact_calls, steps_) : steps_;
     // What is displaced waits for nobody; by way of the host it still takes the rank's own time.
     const double stale = host ? step + exchanges_ms(plans, &RankPlan::step, false) : std::max(step, passed);
     const auto pictures = static_cast<double>(shape_.batch);
     out.compute_ms = text + steps_ * step + pictures * decode;
     out.request_ms = text + exact * (step + passed) + (steps_ - exact) * stale +
-                     pictures * (decode + exchanges_ms(plans, &RankPlan::decode, true)) +
+                     pictures * (decode + exchanges_ms(plans, &RankPlan::decode, true, "vae")) +
                      exchanges_ms(plans, &RankPlan::once, true);
   }
 

@@ -14,6 +14,7 @@ struct Exchange {
   // Between a device's memory and the host's: bytes, and the calls that copy them.
   uint64_t to_host = 0, to_device = 0;
   int copies_to_host = 0, copies_to_device = 0;
+  double beside_flops = 0;  // work that the rank may do while it is under way; by way of the host it waits
 
   uint64_t bytes() const;  // sent, to all ranks
   int messages() const;

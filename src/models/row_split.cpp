@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <numeric>
 
 #include "base/error.hpp"
 #include "kernels/elementwise/elementwise.hpp"
@@ -9,6 +10,8 @@
 #include "models/exchange_record.hpp"
 #include "models/layer_ops.hpp"
 #include "models/row_exchange.hpp"
+#include "runtime/beside.hpp"
+#include "runtime/peer_windows.hpp"
 
 namespace rocm_sd {
 
@@ -19,6 +22,16 @@ namespace {
 // Of a thread, as cancellation is (stop_request.hpp): a forward is planned and captured by the thread that
 // opened the scope, and what it captured knows its ranks itself.
 thread_local RowScope* at_work = nullptr;
+
+int64_t pixels_of_all(const std::vector<int64_t>& pixels) {
+  return std::accumulate(pixels.begin(), pixels.end(), int64_t{0});
+}
+
+// Keys and values of packed ones [B,N,2C].
+KeysValues halves_of(const Tensor& packed) {
+  const int64_t width = packed.dim(2) / 2;
+  return {packed.narrow(2, 0, width), packed.narrow(2, width, width)};
+}
 
 // Of exchanges in one call of a forward: more than any has.
 constexpr uint32_t kChannels = 1 << 13;
@@ -208,32 +221,16 @@ Tensor conv_of_rows(Exec& ex, const RowSplit& split, const Tensor& x, int kernel
   return out;
 }
 
-Tensor gather_pixels(Exec& ex, const RowSplit& split, const Tensor& own, Waits waits) {
+// own [B,N,C], a rank's pixels -> those of all ranks in their order, or of all but this one, [B,sum of N,C]:
+// by messages of the host. beside_flops: of launches that do not read what comes.
+static Tensor gather_by_messages(Exec& ex, const RowSplit& split, const Tensor& own, bool with_own,
+                                 double beside_flops = 0) {
   const std::vector<int64_t>& pixels = split.pixels_like(own.dim(1));
-  int64_t all_pixels = 0;
-  for (const int64_t n : pixels) all_pixels += n;
-  const int64_t batch = own.dim(0), channels = own.dim(2);
-  if (by_windows(split)) {
-    const Tensor out = ex.alloc({batch, all_pixels, channels}, own.dtype());
-    WindowExchange exchange(split.ranks());
-    int64_t begin = 0;
-    for (int rank = 0; rank < split.ranks().count(); ++rank) {
-      const int64_t part = pixels[static_cast<size_t>(rank)];
-      const Tensor of_rank = out.narrow(1, begin, part);
-      begin += part;
-      if (rank == split.ranks().rank()) {
-        exchange.copy(own, of_rank);
-      } else {
-        exchange.send(rank, own);
-        exchange.receive(rank, of_rank);
-      }
-    }
-    exchange.run(ex, waits, kept_call());
-    return out;
-  }
   const Tensor dense = ex.alloc(own.shape(), own.dtype());
   copy_into(ex, own, dense);
-  const Tensor out = ex.alloc({batch, all_pixels, channels}, own.dtype());
+  const int64_t batch = own.dim(0), channels = own.dim(2);
+  const Tensor out =
+      ex.alloc({batch, pixels_of_all(pixels) - (with_own ? 0 : own.dim(1)), channels}, own.dtype());
   const auto pixel_bytes = static_cast<size_t>(channels) * dtype_size(own.dtype());
   std::vector<size_t> ends;  // of the ranks' parts, each [B,N,C]
   for (const int64_t n : pixels)
@@ -244,12 +241,14 @@ Tensor gather_pixels(Exec& ex, const RowSplit& split, const Tensor& own, Waits w
   const auto passing = std::make_shared<Passing>();
   const void* from = dense.data();
   char* const to = static_cast<char*>(out.data());
-  const size_t own_bytes = dense.bytes(), image_bytes = static_cast<size_t>(all_pixels) * pixel_bytes;
+  const size_t own_bytes = dense.bytes(), out_bytes = out.bytes();
+  const int parts = split.ranks().count() - (with_own ? 0 : 1);
   ExchangeRecord::note({.sent = sent_to_all(split, own_bytes),
                         .to_host = own_bytes,
-                        .to_device = ends.back(),
+                        .to_device = out_bytes,
                         .copies_to_host = 1,
-                        .copies_to_device = static_cast<int>(batch) * split.ranks().count()});
+                        .copies_to_device = static_cast<int>(batch) * parts,
+                        .beside_flops = beside_flops});
   ex.launch({"gather pixels", concat(own.shape(), " to ", out.shape(), " ", own.dtype()), 0,
              static_cast<double>(ends.back())},
             [=] {
@@ -261,24 +260,87 @@ Tensor gather_pixels(Exec& ex, const RowSplit& split, const Tensor& own, Waits w
                   *rows_of, [&](uint32_t channel) { send_part(ranks, buffer->data(), ends, channel); },
                   [&](uint32_t channel) { receive_parts(ranks, buffer->data(), ends, channel); });
               size_t begin = 0, offset = 0;  // of the rank's part, and in an image
-              for (const size_t end : ends) {
-                const size_t part = (end - begin) / static_cast<size_t>(batch);
+              for (size_t r = 0; r < ends.size(); begin = ends[r++]) {
+                if (r == rank && !with_own) continue;
+                const size_t part = (ends[r] - begin) / static_cast<size_t>(batch);
                 for (size_t b = 0; b < static_cast<size_t>(batch); ++b)
-                  device->copy_to_device(to + b * image_bytes + offset, buffer->data() + begin + b * part,
-                                         part);
+                  device->copy_to_device(to + b * (out_bytes / static_cast<size_t>(batch)) + offset,
+                                         buffer->data() + begin + b * part, part);
                 offset += part;
-                begin = end;
               }
             });
   return out;
 }
 
+Tensor gather_pixels(Exec& ex, const RowSplit& split, const Tensor& own, Waits waits) {
+  if (!by_windows(split)) return gather_by_messages(ex, split, own, true);
+  const std::vector<int64_t>& pixels = split.pixels_like(own.dim(1));
+  const Tensor out = ex.alloc({own.dim(0), pixels_of_all(pixels), own.dim(2)}, own.dtype());
+  WindowExchange exchange(split.ranks());
+  int64_t begin = 0;
+  for (int rank = 0; rank < split.ranks().count(); ++rank) {
+    const int64_t part = pixels[static_cast<size_t>(rank)];
+    const Tensor of_rank = out.narrow(1, begin, part);
+    begin += part;
+    if (rank == split.ranks().rank()) {
+      exchange.copy(own, of_rank);
+    } else {
+      exchange.send(rank, own);
+      exchange.receive(rank, of_rank);
+    }
+  }
+  exchange.run(ex, waits, kept_call());
+  return out;
+}
+
+// The others' keys and values come while the queries attend to the own ones.
+static Tensor attention_beside_exchange(Exec& ex, const RowSplit& split, const Tensor& q, const Tensor& own,
+                                        const AttentionArgs& args, Tensor others) {
+  const double flops = 4.0 * static_cast<double>(q.numel()) * static_cast<double>(own.dim(1));
+  if (!by_windows(split)) {
+    others = {};
+    others = gather_by_messages(ex, split, own, false, flops);
+    return attention_over_parts(ex, q, halves_of(own), halves_of(others), args, [] {});
+  }
+  const std::vector<int64_t>& pixels = split.pixels_like(own.dim(1));
+  WindowExchange exchange(split.ranks());
+  int64_t begin = 0;
+  for (int rank = 0; rank < split.ranks().count(); ++rank) {
+    if (rank == split.ranks().rank()) continue;
+    const int64_t part = pixels[static_cast<size_t>(rank)];
+    exchange.send(rank, own);
+    exchange.receive(rank, others.narrow(1, begin, part));
+    begin += part;
+  }
+  Beside beside(ex);
+  const auto pass = [&] { exchange.run(ex, Waits::kEager, kept_call()); };
+  // A library's copies of the parts live in memory that is given back when run() returns.
+  if (split.ranks().windows()->by_library())
+    pass();
+  else
+    beside.run(pass);
+  return attention_over_parts(ex, q, halves_of(own), halves_of(others), args, [&] { beside.join(); });
+}
+
 Tensor packed_attention(Exec& ex, const Tensor& packed, const AttentionArgs& args) {
   const int64_t width = packed.dim(2) / 3;
-  Tensor keys_values = packed.narrow(2, width, 2 * width);  // [B,N,2C]
-  if (const RowSplit* rows = rows_at_work()) keys_values = gather_pixels(ex, *rows, keys_values);
-  return attention(ex, packed.narrow(2, 0, width), keys_values.narrow(2, 0, width),
-                   keys_values.narrow(2, width, width), args);
+  const Tensor q = packed.narrow(2, 0, width), own = packed.narrow(2, width, 2 * width);  // [B,N,C], [B,N,2C]
+  const auto attend = [&](const Tensor& keys_values) {
+    const KeysValues parts = halves_of(keys_values);
+    return attention(ex, q, parts.k, parts.v, args);
+  };
+  const RowSplit* rows = rows_at_work();
+  if (!rows) return attend(own);
+  // With fewer own keys the sums in float that are merged cost more than what is hidden: a query's own keys
+  // are own / 4 operations for each byte of them.
+  constexpr int64_t kLeastOwnKeys = 1024;
+  if (own.dim(1) >= kLeastOwnKeys) {
+    const int64_t of_others = pixels_of_all(rows->pixels_like(own.dim(1))) - own.dim(1);
+    Tensor others = ex.alloc({own.dim(0), of_others, own.dim(2)}, own.dtype());
+    if (takes_attention_over_parts(ex, q, halves_of(own), halves_of(others), args))
+      return attention_beside_exchange(ex, *rows, q, own, args, std::move(others));
+  }
+  return attend(gather_pixels(ex, *rows, own));
 }
 
 // moments [images,rows of all ranks,groups,3], of which this rank has written its rows. ends: of each rank's

@@ -115,6 +115,7 @@ struct CudaVendor {
   static constexpr auto kPinPages = ROCM_SD_VENDOR_CALL(Api, cuMemHostRegister_v2);
   static constexpr auto kUnpinPages = ROCM_SD_VENDOR_CALL(Api, cuMemHostUnregister);
   static constexpr auto kCreateStream = ROCM_SD_VENDOR_CALL(Api, cuStreamCreate);
+  static constexpr auto kCreateUrgentStream = ROCM_SD_VENDOR_CALL(Api, cuStreamCreateWithPriority);
   static constexpr auto kDestroyStream = ROCM_SD_VENDOR_CALL(Api, cuStreamDestroy_v2);
   static constexpr auto kSynchronize = ROCM_SD_VENDOR_CALL(Api, cuStreamSynchronize);
   static constexpr auto kStreamWait = ROCM_SD_VENDOR_CALL(Api, cuStreamWaitEvent);
@@ -196,6 +197,14 @@ class CudaDriver final : public VendorDriver<CudaVendor> {
   void launches_wait(void* event) override {
     VendorDriver::launches_wait(event);
     waits_ = true;
+  }
+  void begin_beside(void* event) override {
+    main_waits_ = std::exchange(waits_, false);
+    VendorDriver::begin_beside(event);
+  }
+  void end_beside() noexcept override {
+    VendorDriver::end_beside();
+    waits_ = main_waits_;
   }
   void fill_zero_async(void* data, size_t bytes) override {
     ROCM_SD_CHECK_GPU(api_.cuMemsetD8Async(pointer(data), 0, bytes, stream_));
@@ -293,7 +302,7 @@ class CudaDriver final : public VendorDriver<CudaVendor> {
   // Whether a kernel may start while its predecessor's last workgroups run: each one waits for all of it
   // before it touches memory (target.hpp).
   bool overlap_ = false;
-  bool waits_ = false;  // the next launch does, for copies
+  bool waits_ = false, main_waits_ = false;  // the next launch does, for another stream
 };
 
 }  // namespace

@@ -78,6 +78,7 @@ struct LaunchConfig {  // CUlaunchConfig
   X(cuMemcpyDtoDAsync_v2, Pointer dst, Pointer src, size_t bytes, Stream stream)                  \
   X(cuMemsetD8Async, Pointer data, unsigned char value, size_t bytes, Stream stream)              \
   X(cuStreamCreate, Stream* stream, unsigned flags)                                               \
+  X(cuStreamCreateWithPriority, Stream* stream, unsigned flags, int priority)                     \
   X(cuStreamDestroy_v2, Stream stream)                                                            \
   X(cuStreamSynchronize, Stream stream)                                                           \
   X(cuStreamWaitEvent, Stream stream, Event event, unsigned flags)                                \

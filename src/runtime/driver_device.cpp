@@ -15,6 +15,7 @@
 #include "runtime/memory_budget.hpp"
 #include "runtime/pinned_pages.hpp"
 #include "runtime/side_copies.hpp"
+#include "runtime/side_launches.hpp"
 #include "runtime/window_host.hpp"
 
 namespace rocm_sd {
@@ -155,6 +156,7 @@ class KernelTable {
 class DriverGpu final : public GpuDevice,
                         public LibraryHost,
                         public SideCopies,
+                        public SideLaunches,
                         public WindowHost,
                         public MemoryBudget {
  public:
@@ -353,6 +355,8 @@ class DriverGpu final : public GpuDevice,
   void mark_copies(void* point) override { current().record_copies(point); }
   void copies_wait(void* point) override { current().copies_wait(point); }
   void launches_wait(void* point) override { current().launches_wait(point); }
+  void begin_beside(void* point) override { current().begin_beside(point); }
+  void end_beside() noexcept override { driver_->end_beside(); }
   void* allocate_host(size_t bytes) override {
     refuse_capture("allocate_host");
     current();
@@ -458,6 +462,9 @@ void GpuDevice::launch_on(void*, const GpuKernel& kernel, GpuGrid grid, uint32_t
 }
 void GpuDevice::synchronize_stream(void*) { synchronize(); }
 
+SideLaunches* side_launches(Device& device) {
+  return device.kind() == DeviceKind::kHost ? nullptr : dynamic_cast<SideLaunches*>(&device);
+}
 SideCopies* side_copies(Device& device) {
   return device.kind() == DeviceKind::kHost ? nullptr : dynamic_cast<SideCopies*>(&device);
 }

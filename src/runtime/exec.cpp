@@ -6,6 +6,7 @@
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "runtime/launch_timer.hpp"
+#include "runtime/side_launches.hpp"
 #include "runtime/stop_request.hpp"
 #include "runtime/trace_range.hpp"
 #include "runtime/weight_stream.hpp"
@@ -31,6 +32,36 @@ void run_body(const OpInfo& info, const LaunchBody& body, Profiler* profiler, La
   if (profiler) profiler->record(info, begin, Profiler::Clock::now());
 }
 
+// Launches of the side, until this ends.
+class OnTheSide {
+ public:
+  OnTheSide(SideLaunches& side, void* point) : side_(side) { side_.begin_beside(point); }
+  ~OnTheSide() { side_.end_beside(); }
+  OnTheSide(const OnTheSide&) = delete;
+  OnTheSide& operator=(const OnTheSide&) = delete;
+
+ private:
+  SideLaunches& side_;
+};
+
+// Starts what the place asks for. Where each launch's time is asked for, all are in their order.
+template <class Run>
+void run_at(const LaunchPlace& place, bool in_order, const Run& run) {
+  using Kind = LaunchPlace::Kind;
+  if (place.kind == Kind::kMain || (in_order && place.kind == Kind::kBeside)) return run();
+  if (in_order) return;
+  if (place.kind == Kind::kBeside) {
+    const OnTheSide there(*place.side, place.point.get());
+    return run();
+  }
+  if (place.kind == Kind::kFork) return place.side->mark_launches(place.point.get());
+  {
+    const OnTheSide there(*place.side, nullptr);
+    place.side->mark_launches(place.point.get());
+  }
+  place.side->launches_wait(place.point.get());
+}
+
 // Ends the arena's replay also when a launch throws.
 class Replaying {
  public:
@@ -44,7 +75,8 @@ class Replaying {
 }  // namespace
 
 void Graph::replay(Profiler* profiler, LaunchTimer* timer, const CancelCheck* cancel) const {
-  for (const Node& node : nodes_) run_body(node.info, node.body, profiler, timer, cancel);
+  for (const Node& node : nodes_)
+    run_at(node.place, timer != nullptr, [&] { run_body(node.info, node.body, profiler, timer, cancel); });
 }
 
 bool Graph::replay_on(GpuDevice& device) {
@@ -56,13 +88,24 @@ bool Graph::replay_on(GpuDevice& device) {
   return !device_parts_.empty();
 }
 
+size_t Graph::first_part() const {
+  constexpr size_t kFirstPart = 96;
+  if (!in_parts_ || nodes_.size() <= 3 * kFirstPart) return nodes_.size();
+  bool forked = false;  // a part ends where the streams have met
+  for (size_t i = 0; i < nodes_.size(); ++i) {
+    if (i >= kFirstPart && !forked) return i;
+    if (nodes_[i].place.kind == LaunchPlace::Kind::kFork) forked = true;
+    if (nodes_[i].place.kind == LaunchPlace::Kind::kJoin) forked = false;
+  }
+  return nodes_.size();
+}
+
 // A launch that cannot be recorded (one that waits, say) costs the graph, not the forward: it is then
 // replayed launch by launch, where an error of its own will show. Drivers take a microsecond of the
 // processor's time for each launch of a graph before its first one runs: the device begins with a short part
 // while the processor starts the long one.
 void Graph::record_on(GpuDevice& device) {
-  constexpr size_t kFirstPart = 96;
-  const size_t first = in_parts_ && nodes_.size() > 3 * kFirstPart ? kFirstPart : nodes_.size();
+  const size_t first = first_part();
   for (const auto [begin, end] : {std::pair(size_t{0}, first), std::pair(first, nodes_.size())}) {
     if (begin == end) continue;
     std::unique_ptr<GpuGraph> part = record_on(device, begin, end);
@@ -74,7 +117,7 @@ void Graph::record_on(GpuDevice& device) {
 std::unique_ptr<GpuGraph> Graph::record_on(GpuDevice& device, size_t begin, size_t end) const {
   device.begin_capture();
   try {
-    for (size_t i = begin; i < end; ++i) nodes_[i].body();
+    for (size_t i = begin; i < end; ++i) run_at(nodes_[i].place, false, nodes_[i].body);
   } catch (const Error& error) {
     log().warn("no graph: a launch cannot be recorded: {}", error.what());
     device.end_capture();
@@ -100,9 +143,22 @@ void Exec::launch(OpInfo info, LaunchBody body) {
     run_body(info, body, profiler, &own, cancel);
     own.collect();
   } else {
-    run_body(info, body, profiler, timer, cancel);
+    run_at(place_, timer != nullptr, [&] { run_body(info, body, profiler, timer, cancel); });
   }
-  if (mode_ == Mode::kCapture) graph->add(std::move(info), std::move(body));
+  if (mode_ == Mode::kCapture) graph->add(std::move(info), std::move(body), place_);
+  place_.point.reset();  // the side's next launch is behind this one
+}
+
+void Exec::place(LaunchPlace place) {
+  using Kind = LaunchPlace::Kind;
+  if (place.kind == Kind::kMain || place.kind == Kind::kBeside) {
+    place_ = std::move(place);
+    return;
+  }
+  if (planning()) return;
+  const DeviceAccess access(device());
+  run_at(place, profiler != nullptr, [] {});
+  if (mode_ == Mode::kCapture) graph->add({}, [] {}, std::move(place));
 }
 
 Program::Program(std::string name, Arena& arena, Forward forward)

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,15 @@ using CancelCheck = std::function<bool()>;
 using LaunchBody = std::function<void()>;
 
 class LaunchTimer;
+class SideLaunches;
+
+// Where a launch goes: the main stream, or beside it (beside.hpp), between a fork and the join.
+struct LaunchPlace {
+  enum class Kind { kMain, kFork, kBeside, kJoin };
+  Kind kind = Kind::kMain;
+  SideLaunches* side = nullptr;
+  std::shared_ptr<void> point;  // kFork: marked; kBeside: waited for, or null; kJoin: of the side, for both
+};
 
 // What a plan knows of all launches with one problem.
 struct PlannedWork {
@@ -38,7 +48,9 @@ class Graph {
   // in_parts: a long one may become two graphs of the device, one behind the other. Not where launches leave
   // the stream and come back to it later.
   explicit Graph(bool in_parts = false) : in_parts_(in_parts) {}
-  void add(OpInfo info, LaunchBody body) { nodes_.push_back({std::move(info), std::move(body)}); }
+  void add(OpInfo info, LaunchBody body, LaunchPlace place = {}) {
+    nodes_.push_back({std::move(info), std::move(body), std::move(place)});
+  }
   size_t size() const { return nodes_.size(); }
   // Throws CancelledError between two launches once *cancel says so. timer: of a GPU whose launches are to be
   // profiled, else null.
@@ -52,7 +64,9 @@ class Graph {
   struct Node {
     OpInfo info;
     LaunchBody body;
+    LaunchPlace place;
   };
+  size_t first_part() const;  // launches of it
   void record_on(GpuDevice& device);
   std::unique_ptr<GpuGraph> record_on(GpuDevice& device, size_t begin, size_t end) const;
 
@@ -79,6 +93,9 @@ class Exec {
   // Plan: notes the problem and does nothing. Run: runs the body. Capture: runs it and appends it to the
   // graph. Throws CancelledError where cancellation was asked for.
   void launch(OpInfo info, LaunchBody body);
+  // That launches go there from now on; a fork and a join take place here. For Beside.
+  void place(LaunchPlace place);
+  bool is_beside() const { return place_.kind == LaunchPlace::Kind::kBeside; }
 
   // Problems met while planning: what a tuner works on and a prediction adds up.
   const PlannedProblems& problems() const { return problems_; }
@@ -94,6 +111,7 @@ class Exec {
   Mode mode_;
   PlannedProblems problems_;
   double planned_flops_ = 0;
+  LaunchPlace place_;
 };
 
 // A forward that is planned once and then replayed: the unit that the pipeline runs.

@@ -74,6 +74,10 @@ class GpuDriver {
   virtual void copies_wait(void* /*event*/) {}
   virtual void launches_wait(void* /*event*/) {}
   virtual void synchronize_copies() { synchronize(); }
+  // Calls between the two go to a stream of their own, which is served before the others, behind what the
+  // event was recorded behind, if there is one. A driver that runs every call at once has one order.
+  virtual void begin_beside(void* /*event*/) {}
+  virtual void end_beside() noexcept {}
   virtual void synchronize() = 0;
 
   virtual void* load_module(const std::string& code) = 0;

@@ -132,6 +132,7 @@ struct HipVendor {
   static constexpr auto kPinPages = ROCM_SD_VENDOR_CALL(Api, hipHostRegister);
   static constexpr auto kUnpinPages = ROCM_SD_VENDOR_CALL(Api, hipHostUnregister);
   static constexpr auto kCreateStream = ROCM_SD_VENDOR_CALL(Api, hipStreamCreateWithFlags);
+  static constexpr auto kCreateUrgentStream = ROCM_SD_VENDOR_CALL(Api, hipStreamCreateWithPriority);
   static constexpr auto kDestroyStream = ROCM_SD_VENDOR_CALL(Api, hipStreamDestroy);
   static constexpr auto kSynchronize = ROCM_SD_VENDOR_CALL(Api, hipStreamSynchronize);
   static constexpr auto kStreamWait = ROCM_SD_VENDOR_CALL(Api, hipStreamWaitEvent);

@@ -60,6 +60,7 @@ inline constexpr size_t kArchBytes = 256;
   X(hipMemcpyAsync, void* dst, const void* src, size_t bytes, int kind, Stream stream)           \
   X(hipMemsetAsync, void* data, int value, size_t bytes, Stream stream)                          \
   X(hipStreamCreateWithFlags, Stream* stream, unsigned flags)                                    \
+  X(hipStreamCreateWithPriority, Stream* stream, unsigned flags, int priority)                   \
   X(hipStreamDestroy, Stream stream)                                                             \
   X(hipStreamSynchronize, Stream stream)                                                         \
   X(hipStreamWaitEvent, Stream stream, Event event, unsigned flags)                              \

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 
 #include "base/error.hpp"
 #include "base/log.hpp"
@@ -114,6 +115,13 @@ class VendorDriver : public GpuDriver {
     call(Vendor::kStreamWait, stream_, static_cast<Event>(event), 0U);
   }
   void synchronize_copies() override { call(Vendor::kSynchronize, copy_stream()); }
+  void begin_beside(void* event) override {
+    constexpr int kUrgent = -1;  // lower numbers are served first; drivers take what they have
+    if (!side_stream_) call(Vendor::kCreateUrgentStream, &side_stream_, Vendor::kStreamNonBlocking, kUrgent);
+    main_stream_ = std::exchange(stream_, side_stream_);
+    if (event) launches_wait(event);
+  }
+  void end_beside() noexcept override { stream_ = main_stream_; }
   double milliseconds(void* earlier, void* later) const override {
     float elapsed = 0;
     call(Vendor::kElapsed, &elapsed, static_cast<Event>(earlier), static_cast<Event>(later));
@@ -130,6 +138,7 @@ class VendorDriver : public GpuDriver {
   void destroy_own_stream() noexcept {
     forgive(Vendor::kDestroyStream, own_stream_);
     if (copy_stream_) forgive(Vendor::kDestroyStream, copy_stream_);
+    if (side_stream_) forgive(Vendor::kDestroyStream, side_stream_);
   }
   // Made when it is first asked for.
   Stream copy_stream() {
@@ -155,8 +164,9 @@ class VendorDriver : public GpuDriver {
 
   const Api& api_;
   GpuDescription gpu_;
-  Stream own_stream_ = nullptr, stream_ = nullptr;  // stream_: the one in use
-  Stream copy_stream_ = nullptr;                    // null: not made yet
+  Stream own_stream_ = nullptr, stream_ = nullptr;        // stream_: the one in use
+  Stream copy_stream_ = nullptr, side_stream_ = nullptr;  // null: not made yet
+  Stream main_stream_ = nullptr;                          // in use before begin_beside()
 };
 
 // The GPUs that a library reports. problem: why it cannot be used, or empty; none: the sentence for no GPU;

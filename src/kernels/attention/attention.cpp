@@ -81,7 +81,8 @@ std::string AttentionProblem::describe() const { return text_of(spec()); }
 double AttentionProblem::flops() const { return spec().flops(); }
 double AttentionProblem::bytes() const { return spec().bytes(); }
 
-Tensor attention(Exec& ex, const Tensor& q, const Tensor& k, const Tensor& v, const AttentionArgs& args) {
+AttentionProblem attention_problem(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& y,
+                                   const AttentionArgs& args) {
   require_activation_type(q, "attention", "q");
   check_operand(q, q, "q");
   check_operand(k, q, "k");
@@ -91,7 +92,6 @@ Tensor attention(Exec& ex, const Tensor& q, const Tensor& k, const Tensor& v, co
   require(k.dim(0) == q.dim(0) && k.dim(2) == q.dim(2), "attention: k ", k.shape(), " does not fit q ",
           q.shape());
   require(v.shape() == k.shape(), "attention: v ", v.shape(), " does not fit k ", k.shape());
-  const Tensor y = ex.alloc(q.shape(), q.dtype());
   AttentionProblem problem{.q = rows_of(q), .k = rows_of(k), .v = rows_of(v), .y = y.data()};
   problem.causal = args.causal;
   problem.pdl_keys_ready = args.pdl_keys_ready;
@@ -106,6 +106,12 @@ Tensor attention(Exec& ex, const Tensor& q, const Tensor& k, const Tensor& v, co
           ? args.scale
           : static_cast<float>(1.0 / std::sqrt(static_cast<double>(std::max<int64_t>(problem.head_dim, 1))));
   if (args.mask) set_mask(problem, *args.mask);
+  return problem;
+}
+
+Tensor attention(Exec& ex, const Tensor& q, const Tensor& k, const Tensor& v, const AttentionArgs& args) {
+  const Tensor y = ex.alloc(q.shape(), q.dtype());
+  const AttentionProblem problem = attention_problem(q, k, v, y, args);
   select(ex, impls_for(problem), problem).run(ex, problem);
   return y;
 }

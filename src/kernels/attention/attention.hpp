@@ -2,6 +2,8 @@
 // never exist.
 #pragma once
 
+#include <functional>
+
 #include "runtime/exec.hpp"
 
 namespace rocm_sd {
@@ -21,5 +23,18 @@ struct AttentionArgs {
 // shapes do not fit. Method: Dao et al., "FlashAttention", 2022, algorithm 1; Milakov and Gimelshein, "Online
 // normalizer", 2018.
 Tensor attention(Exec& ex, const Tensor& q, const Tensor& k, const Tensor& v, const AttentionArgs& args);
+
+// The same over keys and values that come in two parts, which need not lie together: each part's sums are
+// written in float and merged. between() is called when the first part's launches have been made and before
+// the second's: what brings the second part may be under way until then.
+struct KeysValues {
+  Tensor k, v;  // [B,Nk,heads*D]
+};
+Tensor attention_over_parts(Exec& ex, const Tensor& q, const KeysValues& first, const KeysValues& second,
+                            const AttentionArgs& args, const std::function<void()>& between);
+// Whether it takes them on the Exec's device: flash attention of a GPU, in 16 bits, without a mask, not
+// causal.
+bool takes_attention_over_parts(const Exec& ex, const Tensor& q, const KeysValues& first,
+                                const KeysValues& second, const AttentionArgs& args);
 
 }  // namespace rocm_sd

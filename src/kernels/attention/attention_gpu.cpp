@@ -68,9 +68,8 @@ const std::optional<FlashPlan>& default_plan(const Exec& ex, const AttentionProb
   });
 }
 
-Refusal supports_flash(const Exec& ex, const AttentionProblem& p) {
+Refusal supports_plan(const Exec& ex, const AttentionProblem& p, const std::optional<FlashPlan>& plan) {
   const GpuTraits& traits = gpu_device(ex)->traits();
-  const std::optional<FlashPlan>& plan = default_plan(ex, p);
   if (!plan)
     return concat("has no kernel for ", p.dtype, " and head_dim ", p.head_dim, " on ", traits.arch, " with ",
                   traits.lds_per_group, " bytes of LDS");
@@ -84,6 +83,10 @@ Refusal supports_flash(const Exec& ex, const AttentionProblem& p) {
   const auto near = [](const AttentionProblem::Rows& r) { return r.row >= 0 && r.row <= kMaxRow; };
   if (!near(p.q) || !near(p.k) || !near(p.v)) return "takes rows at most 2^21 elements apart";
   return supports_kernel(ex, plan->kernel.name);
+}
+
+Refusal supports_flash(const Exec& ex, const AttentionProblem& p) {
+  return supports_plan(ex, p, default_plan(ex, p));
 }
 
 std::string wave_kernel(const AttentionProblem& p) {
@@ -146,25 +149,26 @@ void run_config(Exec& ex, const AttentionProblem& p, const std::string& config) 
 
 const Configs<AttentionProblem> kFlashConfigs = {config_names, supports_config, run_config};
 
-void run_flash(Exec& ex, const AttentionProblem& p, const FlashPlan& plan) {
-  if (p.batch * p.heads * p.queries == 0) return;
+namespace {
+
+// partials: what splits write from `first` on; null: one split, whose result is y.
+void launch_flash(Exec& ex, const AttentionProblem& p, const FlashPlan& plan, const FlashPartials* partials,
+                  int first) {
   GpuDevice& device = *gpu_device(ex);
   const GpuTraits& traits = device.traits();
   Params params = params_of(p, plan);
-  Tensor sums, stats;
-  const int64_t rows = p.batch * p.heads * p.queries;
-  if (plan.splits > 1) {
-    sums = ex.alloc({plan.splits, rows, p.head_dim}, DType::kF32);
-    stats = ex.alloc({plan.splits, rows, 2}, DType::kF32);
-    params.partial_sums = sums.as<float>();
-    params.partial_stats = stats.as<float>();
+  if (partials) {
+    params.splits = partials->count;
+    params.partial_sums = partials->sums.narrow(0, first, plan.splits).as<float>();
+    params.partial_stats = partials->stats.narrow(0, first, plan.splits).as<float>();
   }
   GpuGrid grid{static_cast<uint32_t>(plan.tiles), static_cast<uint32_t>(p.batch * p.heads),
                static_cast<uint32_t>(plan.splits)};
   params.order = group_order(traits, grid);
   const auto launch = [&](const auto& arguments) {
-    launch_kernel(ex, op_info(p, concat("gpu ", plan.kernel.name).c_str()),
-                  *device.find_kernel(plan.kernel.name), grid,
+    OpInfo info = op_info(p, concat("gpu ", plan.kernel.name).c_str());
+    if (partials) info.bytes += partials->bytes_of(plan.splits) - p.output_bytes();
+    launch_kernel(ex, std::move(info), *device.find_kernel(plan.kernel.name), grid,
                   static_cast<uint32_t>(plan.kernel.waves * traits.lanes),
                   kernel_tables(traits).dynamic_lds(plan.kernel.lds_bytes), arguments);
   };
@@ -185,22 +189,52 @@ void run_flash(Exec& ex, const AttentionProblem& p, const FlashPlan& plan) {
   } else {
     launch(params);
   }
-  if (plan.splits == 1) return;
-  constexpr int64_t kRowsOfGroup = 4;  // a wave each
-  const FlashMergeParams<uint16_t> merge{params.partial_sums,
-                                         params.partial_stats,
-                                         params.y,
-                                         params.heads,
-                                         params.queries,
-                                         static_cast<int32_t>(rows),
-                                         static_cast<int32_t>(p.head_dim),
-                                         plan.splits};
-  launch_kernel(ex, {p.op(), concat("gpu merge ", p.describe()), 0, 0},
-                *device.find_kernel(concat("flash_merge_", p.dtype)),
-                {static_cast<uint32_t>((rows + kRowsOfGroup - 1) / kRowsOfGroup)},
-                static_cast<uint32_t>(kRowsOfGroup * traits.lanes), 0, merge);
 }
 
+}  // namespace
+
+FlashPartials::FlashPartials(Exec& ex, const AttentionProblem& p, int splits) : count(splits) {
+  const int64_t rows = p.batch * p.heads * p.queries;
+  sums = ex.alloc({splits, rows, p.head_dim}, DType::kF32);
+  stats = ex.alloc({splits, rows, 2}, DType::kF32);
+}
+
+void run_flash_splits(Exec& ex, const AttentionProblem& p, const FlashPlan& plan,
+                      const FlashPartials& partials, int first) {
+  launch_flash(ex, p, plan, &partials, first);
+}
+
+void merge_flash(Exec& ex, const AttentionProblem& p, const FlashPartials& partials) {
+  constexpr int64_t kRowsOfGroup = 4;  // a wave each
+  const int64_t rows = p.batch * p.heads * p.queries;
+  const FlashMergeParams<uint16_t> merge{partials.sums.as<float>(),        partials.stats.as<float>(),
+                                         static_cast<uint16_t*>(p.y),      static_cast<int32_t>(p.heads),
+                                         static_cast<int32_t>(p.queries),  static_cast<int32_t>(rows),
+                                         static_cast<int32_t>(p.head_dim), partials.count};
+  launch_kernel(
+      ex,
+      {p.op(), concat("gpu merge ", p.describe()), 0, partials.bytes_of(partials.count) + p.output_bytes()},
+      *gpu_device(ex)->find_kernel(concat("flash_merge_", p.dtype)),
+      {static_cast<uint32_t>((rows + kRowsOfGroup - 1) / kRowsOfGroup)},
+      static_cast<uint32_t>(kRowsOfGroup * gpu_device(ex)->traits().lanes), 0, merge);
+}
+
+void run_flash(Exec& ex, const AttentionProblem& p, const FlashPlan& plan) {
+  if (p.batch * p.heads * p.queries == 0) return;
+  if (plan.splits == 1) return launch_flash(ex, p, plan, nullptr, 0);
+  const FlashPartials partials(ex, p, plan.splits);
+  launch_flash(ex, p, plan, &partials, 0);
+  merge_flash(ex, p, partials);
+}
+
+Refusal supports_partial_flash(const Exec& ex, const AttentionProblem& p) {
+  if (!gpu_device(ex)) return "runs on a GPU only";
+  if (p.dtype != DType::kF16 && p.dtype != DType::kBF16) return "takes f16 and bf16 only";
+  if (p.masked || p.causal) return "takes all keys for all queries";
+  if (p.batch * p.heads * p.queries == 0 || p.keys == 0) return "takes no empty problem";
+  if (const Refusal refusal = supports_plan(ex, p, partial_plan(p, gpu_device(ex)->traits()))) return refusal;
+  return supports_kernel(ex, concat("flash_merge_", p.dtype));
+}
 Refusal supports_attention_gpu(const Exec& ex, const AttentionProblem& problem) {
   if (!gpu_device(ex)) return "runs on a GPU only";
   if (problem.dtype != DType::kF16 && problem.dtype != DType::kBF16) return "takes f16 and bf16 only";

@@ -1,6 +1,7 @@
 // The problem that every implementation of attention takes, and the implementations.
 #pragma once
 
+#include "kernels/attention/attention.hpp"
 #include "kernels/attention/attention_op.hpp"
 #include "kernels/problem.hpp"
 
@@ -27,8 +28,17 @@ struct AttentionProblem {
   std::string describe() const;
   double flops() const;
   double bytes() const;
+  double output_bytes() const {
+    return static_cast<double>(batch * heads * queries * head_dim) * static_cast<double>(dtype_size(dtype));
+  }
 };
 
+// What attention() takes, checked.
+AttentionProblem attention_problem(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& y,
+                                   const AttentionArgs& args);
+
+// Of a problem whose keys are a part of all.
+Refusal supports_partial_flash(const Exec& ex, const AttentionProblem& problem);
 Refusal supports_attention_gpu(const Exec& ex, const AttentionProblem& problem);
 void run_attention_gpu(Exec& ex, const AttentionProblem& problem);
 Refusal supports_attention_gpu_wave(const Exec& ex, const AttentionProblem& problem);

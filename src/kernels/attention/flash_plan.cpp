@@ -156,6 +156,18 @@ std::vector<FlashPlan> flash_plans(const AttentionProblem& p, const GpuTraits& t
   return plans;
 }
 
+std::optional<FlashPlan> partial_plan(const AttentionProblem& p, const GpuTraits& traits) {
+  std::optional<FlashPlan> best;
+  for (const FlashKernel& kernel : flash_candidates(p, traits)) {
+    if (kernel.algorithm == FlashAlgorithm::kSingleTileKv) continue;
+    for (const int splits : kSplits) {
+      const FlashPlan plan = plan_flash(kernel, splits, p, traits);
+      if (!best || plan.cost < 0.97 * best->cost) best = plan;
+    }
+  }
+  return best;
+}
+
 FlashPlan default_config(const AttentionProblem& p, const GpuTraits& traits) {
   FlashPlan best;
   for (const FlashKernel& kernel : flash_candidates(p, traits))

@@ -1,6 +1,7 @@
 // Which kernel of flash attention a problem runs in, and how its keys are split.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -45,6 +46,26 @@ FlashPlan default_config(const AttentionProblem& problem, const GpuTraits& trait
 std::string describe(const FlashPlan& plan);
 std::vector<FlashPlan> flash_plans(const AttentionProblem& problem, const GpuTraits& traits);
 extern const Configs<AttentionProblem> kFlashConfigs;
+
+// The cheapest whose results can be merged with those of other keys: no kernel that has all keys at once.
+// Nothing where there is no kernel.
+std::optional<FlashPlan> partial_plan(const AttentionProblem& problem, const GpuTraits& traits);
+
+// What splits of the keys write, and the merge reads: of `count` splits sums [rows,D] and [rows,2] the
+// greatest score and the sum of the weights.
+struct FlashPartials {
+  Tensor sums, stats;  // [count,rows,D], [count,rows,2] f32
+  int count = 0;
+
+  FlashPartials(Exec& ex, const AttentionProblem& problem, int count);
+  double bytes_of(int splits) const {
+    return static_cast<double>((sums.bytes() + stats.bytes()) / static_cast<size_t>(count)) * splits;
+  }
+};
+// Launches the plan's kernel for its splits, which write the partials from `first` on.
+void run_flash_splits(Exec& ex, const AttentionProblem& problem, const FlashPlan& plan,
+                      const FlashPartials& partials, int first);
+void merge_flash(Exec& ex, const AttentionProblem& problem, const FlashPartials& partials);
 
 // Launches the plan's kernels on a GPU Exec; the problem as supports_attention_gpu takes it.
 void run_flash(Exec& ex, const AttentionProblem& problem, const FlashPlan& plan);

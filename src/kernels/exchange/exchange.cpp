@@ -160,7 +160,11 @@ void launch(Exec& ex, const Pieces& pieces, Way way, bool shared = false) {
   const GpuKernel* kernel = device->find_kernel(concat(op, "_", unit));
   require<DeviceError>(kernel != nullptr, device->name(), ": its kernel archive has no ", op, "_", unit);
   const auto units = static_cast<uint32_t>(device->traits().compute_units);
-  const ExchangeParams params = pieces.params(shared ? std::max(units / 2, 1u) : 2 * units);
+  // Beside other launches few: they keep their place while those come and go.
+  const uint32_t most = ex.is_beside() ? std::max(units / 4, 1u)
+                        : shared       ? std::max(units / 2, 1u)
+                                       : 2 * units;
+  const ExchangeParams params = pieces.params(most);
   launch_kernel(ex, std::move(info), *kernel, {params.workgroups}, kExchangeThreads, 0, params);
 }
 

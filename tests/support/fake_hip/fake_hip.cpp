@@ -196,13 +196,20 @@ int hipMemsetAsync(void* data, int value, size_t bytes, Stream* stream) {
   return enqueue(stream, __func__, {[=] { std::memset(data, value, bytes); }});
 }
 
-int hipStreamCreateWithFlags(Stream** stream, unsigned flags) {
-  ENTER();
-  if (flags > 1) return invalid(__func__, "unknown flags");
+static int make_stream(Stream** stream, unsigned flags, const char* function) {
+  if (flags > 1) return invalid(function, "unknown flags");
   *stream = new Stream;
   (*stream)->eager = card().eager && !card().streams.empty();
   card().streams.insert(*stream);
   return kSuccess;
+}
+int hipStreamCreateWithFlags(Stream** stream, unsigned flags) {
+  ENTER();
+  return make_stream(stream, flags, __func__);
+}
+int hipStreamCreateWithPriority(Stream** stream, unsigned flags, int /*priority*/) {
+  ENTER();
+  return make_stream(stream, flags, __func__);
 }
 int hipStreamDestroy(Stream* stream) {
   ENTER();
