@@ -314,8 +314,11 @@ static Tensor attention_beside_exchange(Exec& ex, const RowSplit& split, const T
   }
   Beside beside(ex);
   const auto pass = [&] { exchange.run(ex, Waits::kEager, kept_call()); };
-  // A library's copies of the parts live in memory that is given back when run() returns.
-  if (split.ranks().windows()->by_library())
+  const PeerWindows& windows = *split.ranks().windows();
+  // A library's copies of the parts live in memory that is given back when run() returns. And on one device
+  // what one rank waits for may stand behind the waiting kernel of the other, where their streams share a
+  // queue of the hardware (seen on an H200: neither went on).
+  if (windows.by_library() || windows.shares_device())
     pass();
   else
     beside.run(pass);
