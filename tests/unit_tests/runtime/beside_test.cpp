@@ -37,7 +37,8 @@ TEST_P(HipBeside, TheyMeetBeforeAndAfter) {
   };
   const Tensor one = filled(1), x = filled(0), side = filled(0), y = filled(0);
   Arena arena(*gpu);
-  constexpr int kForks = 40;  // over what a graph's first part would be
+  // What a graph begins with, its first part of 96 launches, would end between a fork and its join.
+  constexpr int kForks = 40, kMeanwhile = 7;
   Program program("forks", arena, [&](Exec& ex) {
     for (int i = 1; i <= kForks; ++i) {
       add(ex, *gpu, one, x, 1);  // the side reads it behind the fork, and before it changes again
@@ -46,7 +47,7 @@ TEST_P(HipBeside, TheyMeetBeforeAndAfter) {
         add(ex, *gpu, x, side, 1);
         add(ex, *gpu, x, side, 1);
       });
-      for (int k = 0; k < 6; ++k) add(ex, *gpu, one, y, 1);
+      for (int k = 0; k < kMeanwhile; ++k) add(ex, *gpu, one, y, 1);
       beside.join();
       add(ex, *gpu, side, y, 1);
     }
@@ -58,7 +59,7 @@ TEST_P(HipBeside, TheyMeetBeforeAndAfter) {
     for (int i = 1; i <= kForks; ++i) {
       on_x += 1;
       on_side += 2 * on_x;
-      want += 6 + on_side;
+      want += kMeanwhile + on_side;
     }
     EXPECT_EQ(to_floats(*gpu, x)[0], on_x) << run;
     EXPECT_EQ(to_floats(*gpu, side)[kCount - 1], on_side) << run;
