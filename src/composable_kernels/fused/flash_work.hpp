@@ -39,12 +39,32 @@ struct FlashWork {
     return {data, static_cast<int64_t>(p.heads) * kDim, p.queries - first_query};
   }
 
+  // A positive scale keeps the order of scores: where no mask is added to them, it can wait for the
+  // exponential, whose multiply-add does it for nothing.
+  ROCM_SD_DEVICE bool scales_late() const { return !p.mask && p.scale > 0; }
+  // All queries from `query` on see the keys before this one, and nothing is left to do to their scores.
+  ROCM_SD_DEVICE int finished_keys(int query) const {
+    if (!scales_late()) return first_key;
+    return p.causal && query + 1 < last_key ? query + 1 : last_key;
+  }
+
   // Scores of keys (rows, from `key` on) and queries (columns, from `query` on): scaled, masked,
   // in binary logarithms.
   template <class M, int kRows, int kCols>
   ROCM_SD_DEVICE void finish_scores(RegTile<M, kRows, kCols>& s, int key, int query) const {
     for_each(s, [&](float& x, int row, int column) {
       x = flash_score(p, x, image, head, query + column, key + row, last_key);
+    });
+  }
+  // The same where the scale waits: only hides keys. A lane's rows differ from its first one by constants,
+  // which a comparison takes without an addition.
+  template <class M, int kRows, int kCols>
+  ROCM_SD_DEVICE void hide_scores(RegTile<M, kRows, kCols>& s, int key, int query) const {
+    const int own = M::row(0), last = last_key - key - own;
+    for_each(s, [&](float& x, int row, int column) {
+      const int diagonal = query + column + 1 - key - own;
+      const int seen = p.causal && diagonal < last ? diagonal : last;
+      if (row - own >= seen) x = -__builtin_inff();
     });
   }
 
