@@ -106,10 +106,8 @@ struct FlashAttention : FlashWork<typename Cfg::T, Cfg::kDim, Cfg::kWaves * Cfg:
   ROCM_SD_DEVICE void finish(RegTile<M, kKeys, kWaveQueries>& s, int first) const {
     if (first + kKeys <= finished_keys) return;
     if constexpr (Cfg::kGeneral) {
-      if (this->scales_late())
-        this->hide_scores(s, first, wave_query);
-      else
-        this->finish_scores(s, first, wave_query);
+      if (!this->scales_late()) this->mask_scores(s, first, wave_query);
+      this->hide_scores(s, first, wave_query);
     } else {
       for_each(s, [&](float& x, int key, int) {
         if (first + key >= last_key) x = softmax.kHidden;

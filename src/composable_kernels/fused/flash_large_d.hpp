@@ -199,7 +199,8 @@ struct FlashLargeD : FlashWork<typename Cfg::T, Cfg::kDim, Cfg::kQueries> {
   }
   ROCM_SD_DEVICE void publish_maxima(Scores& s, int first) const {
     WaveVec most;
-    this->finish_scores(s, first + wave_key(), this->first_query + wave_query());
+    this->mask_scores(s, first + wave_key(), this->first_query + wave_query());
+    this->hide_scores(s, first + wave_key(), this->first_query + wave_query());
     col_max<Arch>(most, s);
     publish(most);
   }

@@ -48,16 +48,24 @@ struct FlashWork {
     return p.causal && query + 1 < last_key ? query + 1 : last_key;
   }
 
-  // Scores of keys (rows, from `key` on) and queries (columns, from `query` on): scaled, masked,
-  // in binary logarithms.
+  // Scores of keys (rows, from `key` on) and queries (columns, from `query` on) become binary logarithms:
+  // scaled, with the mask.
   template <class M, int kRows, int kCols>
-  ROCM_SD_DEVICE void finish_scores(RegTile<M, kRows, kCols>& s, int key, int query) const {
+  ROCM_SD_DEVICE void mask_scores(RegTile<M, kRows, kCols>& s, int key, int query) const {
+    constexpr float kLog2e = 1.44269504088896f;
+    for_each(s, [&](float& x, int, int) { x *= p.scale; });
+    if (!p.mask) return;
+    // Where there is no key or query, the last one's is loaded: a branch would have every load waited for
+    // alone.
+    const float* const mask = p.mask + image * p.mask_strides[0] + head * p.mask_strides[1];
     for_each(s, [&](float& x, int row, int column) {
-      x = flash_score(p, x, image, head, query + column, key + row, last_key);
+      const int at = query + column < p.queries ? query + column : p.queries - 1;
+      const int from = key + row < last_key ? key + row : last_key - 1;
+      x += kLog2e * mask[at * p.mask_strides[2] + from * p.mask_strides[3]];
     });
   }
-  // The same where the scale waits: only hides keys. A lane's rows differ from its first one by constants,
-  // which a comparison takes without an addition.
+  // Hides keys that a query does not see. A lane's rows differ from its first one by constants, which a
+  // comparison takes without an addition.
   template <class M, int kRows, int kCols>
   ROCM_SD_DEVICE void hide_scores(RegTile<M, kRows, kCols>& s, int key, int query) const {
     const int own = M::row(0), last = last_key - key - own;
