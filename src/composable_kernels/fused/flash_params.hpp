@@ -49,6 +49,19 @@ struct FlashGroup {
   int tile, head, split;
 };
 
+// The product of a query and a key as a score: scaled, masked, in binary logarithms.
+template <class T>
+ROCM_SD_DEVICE float flash_score(const FlashParams<T>& p, float product, int image, int head, int query,
+                                 int key, int last_key) {
+  constexpr float kLog2e = 1.44269504088896f, kHidden = -__builtin_inff();
+  if (key >= last_key || (p.causal && key > query)) return kHidden;
+  float score = product * p.scale;
+  if (p.mask && query < p.queries)
+    score += kLog2e * p.mask[image * p.mask_strides[0] + head * p.mask_strides[1] +
+                             query * p.mask_strides[2] + key * p.mask_strides[3]];
+  return score;
+}
+
 // The merge of partial results: one row is one query of one head.
 template <class T>
 struct FlashMergeParams {
