@@ -127,7 +127,7 @@ PlayedGroups uneven_groups(const LaunchPlan& plan, const Dispatch& dispatch,
 }  // namespace
 
 std::vector<double> works_of_groups(uint64_t groups, const std::function<double(uint64_t)>& work) {
-  constexpr uint64_t kMostRun = 2048;
+  constexpr uint64_t kMaxRun = 2048;
   std::vector<double> known;
   const auto repeats_at = [&](uint64_t period) {    // the same far away
     constexpr double kGolden = 0.6180339887498949;  // its multiples fall upon no grid's pieces
@@ -139,7 +139,7 @@ std::vector<double> works_of_groups(uint64_t groups, const std::function<double(
   };
   std::vector<double> works(groups);
   uint64_t refused = 0;
-  while (known.size() < std::min(groups, kMostRun)) {
+  while (known.size() < std::min(groups, kMaxRun)) {
     known.push_back(work(known.size()));
     const std::optional<uint64_t> period = period_of(known);
     if (!period || *period == refused) continue;
@@ -149,7 +149,7 @@ std::vector<double> works_of_groups(uint64_t groups, const std::function<double(
     return works;
   }
   if (known.size() == groups) return known;
-  const uint64_t step = (groups + kMostRun - 1) / kMostRun;
+  const uint64_t step = (groups + kMaxRun - 1) / kMaxRun;
   for (uint64_t g = 0; g < groups; ++g) works[g] = g % step == 0 ? work(g) : works[g - 1];
   return works;
 }
