@@ -9,6 +9,7 @@
 
 #include "base/error.hpp"
 #include "emulator/analysis.hpp"
+#include "emulator/played_groups.hpp"
 
 namespace rocm_sd::emu {
 
@@ -173,58 +174,6 @@ void set_shares(MemoryShare& share, const Sharing& s, const Machine& m, double g
     share.stores_past *= of_group.distinct_stored / std::max(1.0, of_group.stored);
 }
 
-// What one of the processors that have the most groups plays: some of its groups, or all where its last ones
-// are others than its first, as where a launch's last groups have parts of tiles only.
-struct PlayedGroups {
-  std::map<uint64_t, GroupRecord> records;  // by the processor's turn
-  std::vector<const GroupRecord*> order;
-};
-size_t instructions_of(const GroupRecord& record) {
-  size_t count = 0;
-  for (const auto& wave : record.waves) count += wave.size();
-  return count;
-}
-PlayedGroups played_groups(const LaunchPlan& plan, const LaunchTime& launch, uint32_t recorded) {
-  constexpr uint64_t kMaxPlayed = 64;
-  const auto most = static_cast<uint64_t>(launch.groups_each);
-  const uint64_t begin =
-      std::min<uint64_t>(launch.processors, launch.groups - (most - 1) * launch.processors) / 2;
-  PlayedGroups out;
-  const auto record = [&](uint64_t turn) -> const GroupRecord& {  // each group runs once
-    const auto [at, fresh] = out.records.try_emplace(turn);
-    if (fresh) at->second = record_group(plan, begin + turn * launch.processors);
-    return at->second;
-  };
-  const auto first = static_cast<double>(instructions_of(record(0)));
-  const auto differs = [&](uint64_t turn) {
-    return std::abs(static_cast<double>(instructions_of(record(turn))) - first) > 0.1 * first;
-  };
-  std::vector<uint64_t> turns;
-  if (most > 1 && most <= kMaxPlayed && differs(most - 1)) {
-    uint64_t alike = 1, other = most - 1;  // groups like the first; one that is not
-    while (alike < other) {
-      const uint64_t middle = (alike + other) / 2;
-      if (differs(middle))
-        other = middle;
-      else
-        alike = middle + 1;
-    }
-    const uint64_t rest = most - alike, count = std::min<uint64_t>(rest, recorded);
-    turns.assign(alike, 0);
-    for (uint64_t i = 0; i < rest; ++i) {
-      const uint64_t piece = i * count / rest;  // of the rest, each played by one of its groups
-      turns.push_back(piece + 1 < count ? alike + piece * (rest - 1) / (count - 1) : most - 1);
-    }
-  } else {
-    const auto few = std::min<uint64_t>(most, std::max<uint64_t>(4, 2 * launch.resident));
-    const auto count = std::min<uint64_t>(few, recorded);
-    for (uint64_t i = 0; i < few; ++i) turns.push_back(i % count);
-  }
-  for (const uint64_t turn : turns) out.order.push_back(&record(turn));
-  std::erase_if(out.records, [&](const auto& r) { return std::ranges::find(turns, r.first) == turns.end(); });
-  return out;
-}
-
 struct Load {
   std::string name;
   double cycles;  // of one of the units
@@ -258,7 +207,8 @@ LaunchTime time_launch(const LaunchPlan& plan, const Machine& m, const TimeOptio
   out.resident = processor.resident * (processor.spans ? 1 : processor.units);
   out.groups_each = std::ceil(static_cast<double>(out.groups) / out.processors);
   const Sharing sharing = sharing_of(plan, m, out.processors, uint64_t{out.processors} * out.resident);
-  const PlayedGroups groups = played_groups(plan, out, options.recorded);
+  const PlayedGroups groups =
+      played_groups(plan, {static_cast<uint32_t>(m.l2s), out.processors, out.resident}, options.recorded);
   const std::vector<const GroupRecord*>& order = groups.order;
   const size_t played = order.size();
   const GroupLines lines = lines_of(plan, groups.records);
@@ -278,7 +228,7 @@ LaunchTime time_launch(const LaunchPlan& plan, const Machine& m, const TimeOptio
          .last_level_latency = m.last_level_latency * out.gigahertz,
          .memory_latency = m.memory_latency * out.gigahertz,
          .write_room = m.l2_mb * 1e6 / active};
-    set_shares(s, sharing, m, static_cast<double>(out.groups), lines, missed, options.warm);
+    set_shares(s, sharing, m, groups.of_launch, lines, missed, options.warm);
     out.processor = run_processor(plan.program, m, rates, order, processor, s,
                                   pass == kPasses - 1 ? options.watch : IssueWatch());
     const double now = out.processor.missed / static_cast<double>(played), end = out.processor.ends.back();
@@ -299,18 +249,21 @@ LaunchTime time_launch(const LaunchPlan& plan, const Machine& m, const TimeOptio
   const std::vector<double>& ends = out.processor.ends;
   const size_t filled = std::min<size_t>(out.resident, played);
   out.cycles = ends.back();
-  out.group_cycles = played > filled ? (ends.back() - ends[filled - 1]) / static_cast<double>(played - filled)
-                                     : ends.back() / static_cast<double>(played);
+  // Of groups that differ, those that end first are not the first.
+  out.group_cycles = played > filled && !groups.uneven
+                         ? (ends.back() - ends[filled - 1]) / static_cast<double>(played - filled)
+                         : ends.back() / static_cast<double>(played);
   const Load busiest = busiest_of(out.processor, processor, m, rates);
   // Groups that began together end together: what the busiest unit needs for each is the least.
   out.group_cycles = std::max(out.group_cycles, busiest.cycles / static_cast<double>(played));
-  out.cycles += (out.groups_each - static_cast<double>(played)) * out.group_cycles;
+  out.cycles += (groups.of_processor - static_cast<double>(played)) * out.group_cycles;
   out.busiest = busiest.name;
   out.busy = busiest.cycles / ends.back();
-  const double each = static_cast<double>(out.groups) / static_cast<double>(played);
+  const double each = groups.of_launch / static_cast<double>(played);
   out.memory_bytes =
       kLineBytes * each * (out.processor.from_memory + out.processor.stored * out.share.stores_past);
-  const double units = busiest.cycles / static_cast<double>(played) * out.groups_each / (m.gigahertz * 1e9);
+  const double units =
+      busiest.cycles / static_cast<double>(played) * groups.of_processor / (m.gigahertz * 1e9);
   out.bound_seconds = std::max(units, out.memory_bytes / (m.memory_gb * 1e9));
   out.seconds = m.launch_us * 1e-6 + m.group_start / (out.gigahertz * 1e9) +
                 std::max(out.cycles / (out.gigahertz * 1e9), out.memory_bytes / (m.memory_gb * 1e9));

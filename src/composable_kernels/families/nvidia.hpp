@@ -33,7 +33,7 @@ struct NvidiaFamily : KernelFamilyDefaults {
   });
   static constexpr auto kFlashAnyMask = std::to_array<FlashConfig>({
       {.head_dim = 32, .occupancy = 3},
-      {.head_dim = 40, .occupancy = 3},
+      {.head_dim = 40, .occupancy = 4},
       {.head_dim = 64, .occupancy = 3},
       {.head_dim = 80, .occupancy = 2},
       {.head_dim = 104, .occupancy = 2},

@@ -58,6 +58,7 @@ struct FlashAttention : FlashWork<typename Cfg::T, Cfg::kDim, Cfg::kWaves * Cfg:
 
   T* lds;
   int wave, wave_query;  // wave_query: its first, in the image; computed once, for all lanes
+  int finished_keys;     // before it a tile's scores need nothing but the scale
   std::conditional_t<Cfg::kQueriesInLds, WaveTile, ColOperand<M, kWaveQueries, kPadded>> q;
   RegTile<M, kPadded, kWaveQueries> o;
   OnlineSoftmax<Arch, M, kWaveQueries> softmax;
@@ -67,6 +68,7 @@ struct FlashAttention : FlashWork<typename Cfg::T, Cfg::kDim, Cfg::kWaves * Cfg:
     wave = Arch::uniform(Arch::thread() / Arch::lanes);
     wave_query = Arch::uniform(this->first_query + wave * kWaveQueries);
     if constexpr (Cfg::kGeneral) this->leave_out_the_future();
+    finished_keys = Cfg::kGeneral ? Work::finished_keys(wave_query) : last_key;
   }
   ROCM_SD_DEVICE WaveTile of_wave(const QueryTile& tile) const {
     return rows_from<kWaveQueries>(tile, wave * kWaveQueries);
@@ -99,19 +101,23 @@ struct FlashAttention : FlashWork<typename Cfg::T, Cfg::kDim, Cfg::kWaves * Cfg:
       }
   }
 
-  // Scale and mask, so that the scores are binary logarithms; keys behind the last one are hidden.
+  // The scores of a tile, in units of which log2_scale makes binary logarithms. Most tiles lie before
+  // finished_keys; of others, keys are hidden that a query does not see, or all scores are scaled and masked.
   ROCM_SD_DEVICE void finish(RegTile<M, kKeys, kWaveQueries>& s, int first) const {
-    if constexpr (Cfg::kGeneral)
-      this->finish_scores(s, first, wave_query);
-    else if (first + kKeys > last_key)
+    if (first + kKeys <= finished_keys) return;
+    if constexpr (Cfg::kGeneral) {
+      if (!this->scales_late()) this->mask_scores(s, first, wave_query);
+      this->hide_scores(s, first, wave_query);
+    } else {
       for_each(s, [&](float& x, int key, int) {
         if (first + key >= last_key) x = softmax.kHidden;
       });
+    }
   }
 
   ROCM_SD_DEVICE void run_keys(Tiles& tiles) {
     if (first_key >= last_key) return;
-    const float log2_scale = Cfg::kGeneral ? 1.0f : p.scale;
+    const float log2_scale = Cfg::kGeneral && !this->scales_late() ? 1.0f : p.scale;
     tiles.start(first_key);
     for (int first = first_key; first < last_key; first += kKeys) {
       RegTile<M, kKeys, kWaveQueries> s;

@@ -199,7 +199,11 @@ struct FlashLargeD : FlashWork<typename Cfg::T, Cfg::kDim, Cfg::kQueries> {
   }
   ROCM_SD_DEVICE void publish_maxima(Scores& s, int first) const {
     WaveVec most;
-    this->finish_scores(s, first + wave_key(), this->first_query + wave_query());
+    // One by one: registers are full, and a tile's mask is loaded into more of them (FlashWork::mask_scores).
+    for_each(s, [&](float& x, int row, int column) {
+      x = flash_score(p, x, this->image, this->head, this->first_query + wave_query() + column,
+                      first + wave_key() + row, last_key);
+    });
     col_max<Arch>(most, s);
     publish(most);
   }

@@ -39,12 +39,40 @@ struct FlashWork {
     return {data, static_cast<int64_t>(p.heads) * kDim, p.queries - first_query};
   }
 
-  // Scores of keys (rows, from `key` on) and queries (columns, from `query` on): scaled, masked,
-  // in binary logarithms.
+  // A positive scale keeps the order of scores: where no mask is added to them, it can wait for the
+  // exponential, whose multiply-add does it for nothing.
+  ROCM_SD_DEVICE bool scales_late() const { return !p.mask && p.scale > 0; }
+  // All queries from `query` on see the keys before this one, and nothing is left to do to their scores.
+  ROCM_SD_DEVICE int finished_keys(int query) const {
+    if (!scales_late()) return first_key;
+    return p.causal && query + 1 < last_key ? query + 1 : last_key;
+  }
+
+  // Scores of keys (rows, from `key` on) and queries (columns, from `query` on) become binary logarithms:
+  // scaled, with the mask.
   template <class M, int kRows, int kCols>
-  ROCM_SD_DEVICE void finish_scores(RegTile<M, kRows, kCols>& s, int key, int query) const {
+  ROCM_SD_DEVICE void mask_scores(RegTile<M, kRows, kCols>& s, int key, int query) const {
+    constexpr float kLog2e = 1.44269504088896f;
+    for_each(s, [&](float& x, int, int) { x *= p.scale; });
+    if (!p.mask) return;
+    // Where there is no key or query, the last one's is loaded: a branch would have every load waited for
+    // alone.
+    const float* const mask = p.mask + image * p.mask_strides[0] + head * p.mask_strides[1];
     for_each(s, [&](float& x, int row, int column) {
-      x = flash_score(p, x, image, head, query + column, key + row, last_key);
+      const int at = query + column < p.queries ? query + column : p.queries - 1;
+      const int from = key + row < last_key ? key + row : last_key - 1;
+      x += kLog2e * mask[at * p.mask_strides[2] + from * p.mask_strides[3]];
+    });
+  }
+  // Hides keys that a query does not see. A lane's rows differ from its first one by constants, which a
+  // comparison takes without an addition.
+  template <class M, int kRows, int kCols>
+  ROCM_SD_DEVICE void hide_scores(RegTile<M, kRows, kCols>& s, int key, int query) const {
+    const int own = M::row(0), last = last_key - key - own;
+    for_each(s, [&](float& x, int row, int column) {
+      const int diagonal = query + column + 1 - key - own;
+      const int seen = p.causal && diagonal < last ? diagonal : last;
+      if (row - own >= seen) x = -__builtin_inff();
     });
   }
 

@@ -156,6 +156,29 @@ TEST_P(GpuAttentionTest, EveryGeneralPlanMatchesReference) {
   }
 }
 
+// Tiles whose keys all of a wave's queries see, beside tiles with hidden keys, in whole and in splits of the
+// keys of which some end before the diagonal and some begin behind it.
+TEST_P(GpuAttentionTest, EveryGeneralPlanMatchesReferenceBesideTheDiagonal) {
+  for (const int64_t dim : {32, 40, 64, 80, 104, 128, 160, 512}) {
+    check_every_plan({1, 205, 205, dim, 1, true}, GetParam());
+    check_every_plan({1, 75, 230, dim, 1, true}, GetParam());
+    check_every_plan({1, 135, 131, dim, 1, true, -0.2f}, GetParam());
+  }
+}
+
+TEST_P(GpuAttentionTest, MasksBroadcastOverCausalTiles) {
+  for (const int64_t dim : {40, 64})
+    for (int broadcast = 0; broadcast < 8; ++broadcast) {
+      const Case c{2, 135, 150, dim, 2, true, broadcast % 3 == 0 ? -0.2f : 0};
+      const Shape shape = {broadcast & 1 ? 1 : c.batch, broadcast & 2 ? 1 : c.heads,
+                           broadcast & 4 ? 1 : c.queries, c.keys};
+      std::vector<float> values = to_floats(host_device(), random_tensor(shape, DType::kF32, 17));
+      for (size_t i = 0; i < values.size(); i += 5) values[i] = -kInfinity;
+      const Tensor mask = tensor_from(host_device(), shape, values.data());
+      check(c, GetParam(), &mask);
+    }
+}
+
 TEST_P(GpuAttentionTest, MasksBroadcast) {
   for (const int64_t dim : {40, 64, 512})
     for (int broadcast = 0; broadcast < 8; ++broadcast) {

@@ -49,6 +49,6 @@ list(JOIN emulator_targets "," emulator_targets)
 target_compile_definitions(test_emulator PRIVATE ROCM_SD_EMULATOR_TARGETS="${emulator_targets}"
                                                  ROCM_SD_EMULATOR_OBJECTS="${PROJECT_BINARY_DIR}/emulator")
 # Tests that assemble kernels while they run.
-set(assembling halves_test.cpp matrix_modifiers_test.cpp modes_test.cpp modifiers_test.cpp others_test.cpp timing_memory_test.cpp timing_test.cpp)
+set(assembling halves_test.cpp matrix_modifiers_test.cpp modes_test.cpp modifiers_test.cpp others_test.cpp timing_groups_test.cpp timing_memory_test.cpp timing_test.cpp)
 list(TRANSFORM assembling PREPEND ${CMAKE_CURRENT_LIST_DIR}/)
 set_source_files_properties(${assembling} PROPERTIES COMPILE_DEFINITIONS "ROCM_SD_AMD_CLANG=\"${ROCM_SD_AMD_CLANG}\"")

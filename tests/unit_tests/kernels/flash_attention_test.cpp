@@ -186,6 +186,18 @@ const Case kMasked[] = {{1, 2, 77, 77, true},
 const Case kSplit[] = {
     {1, 2, 21, 200, false, false, 3}, {1, 1, 16, 40, false, false, 4}, {1, 2, 70, 130, true, true, 2}};
 
+// Tiles whose keys all queries see beside tiles with hidden keys and tiles that a mask is added to.
+const Case kDiagonal[] = {{1, 2, 130, 130, true},
+                          {1, 1, 70, 200, true},
+                          {1, 1, 200, 70, true},
+                          {2, 1, 97, 131, true, false, 1, -0.3f},
+                          {1, 1, 130, 130, false, false, 1, -0.3f},
+                          {1, 2, 97, 131, true, true},
+                          {1, 1, 130, 130, true, false, 3},
+                          {1, 1, 97, 200, true, false, 5},
+                          {1, 1, 97, 131, true, true, 2, -0.3f},
+                          {1, 1, 70, 200, true, false, 1, 0, 6}};
+
 TYPED_TEST(FlashAttentionTest, MatchesReferenceForEveryHeadDim) {
   using T = TypeParam;
   for (const Case& c : kPlain) {
@@ -201,6 +213,29 @@ TYPED_TEST(FlashAttentionTest, MatchesReferenceUnderMasksAndCausally) {
   for (const Case& c : kMasked) check<Cfg<TypeParam, 40, 32, 1, 2, true, true>>(c);
 }
 
+TYPED_TEST(FlashAttentionTest, MatchesReferenceBesideTheDiagonal) {
+  for (const Case& c : kDiagonal) {
+    check<Cfg<TypeParam, 40, 32, 1, 2, true, true>>(c);
+    check<Cfg<TypeParam, 64, 32, 2, 1, true, false, true>>(c);
+    check<Cfg<TypeParam, 40, 16, 2, 3, true, false, false, AsyncCopies>>(c);
+  }
+}
+
+// A scale of zero keeps no order of scores: all visible keys weigh alike.
+TYPED_TEST(FlashAttentionTest, ZeroScaleTakesTheMeanOfVisibleValues) {
+  using Config = Cfg<TypeParam, 40, 32, 1, 2, true, true>;
+  using Body = FlashAttention<Scalar, Config>;
+  for (const bool masked : {false, true}) {
+    Problem<TypeParam> problem({1, 1, 97, 131, true, masked, 1, 1e-30f}, 40, 11);
+    FlashParams<TypeParam> p = problem.params(Config::kKeys);
+    p.scale = 0;
+    run_grid<Body>(p, Body::kQueries, Body::kLdsElements);
+    std::vector<double> got;
+    for (const TypeParam& x : problem.y) got.push_back(to_float(x));
+    expect_near(got, problem.reference(), problem.tolerance());
+  }
+}
+
 TYPED_TEST(FlashAttentionTest, MergesSplits) {
   for (const Case& c : kSplit) check<Cfg<TypeParam, 40, 32, 1, 2, true, true>>(c);
 }
@@ -210,8 +245,8 @@ TYPED_TEST(FlashAttentionTest, LargeHeadDimMatchesReference) {
   using Transposed = LargeDCfg<TypeParam, 48, 1, true>;
   using Async = LargeDCfg<TypeParam, 32, 3, false, AsyncCopies>;
   using InRegisters = LargeDCfg<TypeParam, 48, 1, true, RegisterStaged, false>;
-  for (const std::span<const Case> cases :
-       {std::span<const Case>(kPlain), std::span<const Case>(kMasked), std::span<const Case>(kSplit)})
+  for (const std::span<const Case> cases : {std::span<const Case>(kPlain), std::span<const Case>(kMasked),
+                                            std::span<const Case>(kDiagonal), std::span<const Case>(kSplit)})
     for (const Case& c : cases) {
       check<Rows, FlashLargeD<Scalar, Rows>>(c);
       check<Transposed, FlashLargeD<Scalar, Transposed>>(c);
