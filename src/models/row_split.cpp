@@ -6,6 +6,7 @@
 
 #include "base/error.hpp"
 #include "kernels/elementwise/elementwise.hpp"
+#include "kernels/gpu_launch.hpp"
 #include "kernels/norm/group_bands.hpp"
 #include "models/exchange_record.hpp"
 #include "models/layer_ops.hpp"
@@ -31,6 +32,16 @@ int64_t pixels_of_all(const std::vector<int64_t>& pixels) {
 KeysValues halves_of(const Tensor& packed) {
   const int64_t width = packed.dim(2) / 2;
   return {packed.narrow(2, 0, width), packed.narrow(2, width, width)};
+}
+
+// Whether the others' keys are to come while a rank attends to its own ones. With fewer own keys the sums in
+// float that are merged cost more than what is hidden: a query's own keys are own / 4 operations for each
+// byte of them. Over NVLink keys are there before as much could be saved: two H200 took 2 % longer at 2048 x
+// 2048, and no less time at 1024 (docs/howto/several-devices.md).
+bool attends_meanwhile(const Exec& ex, int64_t own_keys) {
+  constexpr int64_t kLeastOwnKeys = 1024;
+  const GpuDevice* gpu = gpu_device(ex);
+  return gpu && gpu->traits().family != GpuFamily::kNvidia && own_keys >= kLeastOwnKeys;
 }
 
 // Of exchanges in one call of a forward: more than any has.
@@ -334,10 +345,7 @@ Tensor packed_attention(Exec& ex, const Tensor& packed, const AttentionArgs& arg
   };
   const RowSplit* rows = rows_at_work();
   if (!rows) return attend(own);
-  // With fewer own keys the sums in float that are merged cost more than what is hidden: a query's own keys
-  // are own / 4 operations for each byte of them.
-  constexpr int64_t kLeastOwnKeys = 1024;
-  if (own.dim(1) >= kLeastOwnKeys) {
+  if (attends_meanwhile(ex, own.dim(1))) {
     const int64_t of_others = pixels_of_all(rows->pixels_like(own.dim(1))) - own.dim(1);
     Tensor others = ex.alloc({own.dim(0), of_others, own.dim(2)}, own.dtype());
     if (takes_attention_over_parts(ex, q, halves_of(own), halves_of(others), args))
