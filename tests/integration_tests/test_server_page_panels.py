@@ -45,11 +45,13 @@ def dab(page) -> None:
 
 def test_what_is_empty_is_left_to_the_model(page, server):
     page.fill("#prompt", "a red apple")
-    page.fill("#width", "64")
-    page.fill("#height", "64")
+    page.fill("#width", "512")  # for seconds: a small picture is there before it is cancelled
+    page.fill("#height", "512")
     request = sent(page, lambda: page.click("#go"))
     assert set(request) == {"model", "prompt", "width", "height", "count", "seed"}
     page.click("#cancel")
+    page.fill("#width", "64")
+    page.fill("#height", "64")
     page.fill("#steps", "3")
     page.fill("#cfg", "1.5")
     page.fill("#seed", "8")
