@@ -44,6 +44,13 @@ class Passing {
 // Whether exchanges of this forward are stores of kernels.
 inline bool by_windows(const RowSplit& split) { return split.ranks().windows() != nullptr; }
 
+// The own part of what all ranks gather, to each of the others.
+inline std::vector<uint64_t> sent_to_all(const RowSplit& split, uint64_t bytes) {
+  std::vector<uint64_t> sent(static_cast<size_t>(split.ranks().count()), bytes);
+  sent[static_cast<size_t>(split.ranks().rank())] = 0;
+  return sent;
+}
+
 // The moments of a map of which every rank has some rows: [images,rows of all ranks,groups,3] f32, with this
 // rank's from the row own_begin on.
 struct SplitMoments {

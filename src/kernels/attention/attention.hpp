@@ -32,9 +32,9 @@ struct KeysValues {
 };
 Tensor attention_over_parts(Exec& ex, const Tensor& q, const KeysValues& first, const KeysValues& second,
                             const AttentionArgs& args, const std::function<void()>& between);
-// Whether it takes them on the Exec's device: flash attention of a GPU, in 16 bits, without a mask, not
-// causal.
-bool takes_attention_over_parts(const Exec& ex, const Tensor& q, const KeysValues& first,
-                                const KeysValues& second, const AttentionArgs& args);
+// Whether it takes parts like this one on the Exec's device: flash attention of a GPU, in 16 bits, without a
+// mask, not causal.
+bool takes_attention_over_parts(const Exec& ex, const Tensor& q, const KeysValues& part,
+                                const AttentionArgs& args);
 
 }  // namespace rocm_sd

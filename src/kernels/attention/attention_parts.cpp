@@ -4,11 +4,9 @@
 
 namespace rocm_sd {
 
-bool takes_attention_over_parts(const Exec& ex, const Tensor& q, const KeysValues& first,
-                                const KeysValues& second, const AttentionArgs& args) {
-  for (const KeysValues& part : {first, second})
-    if (supports_partial_flash(ex, attention_problem(q, part.k, part.v, q, args))) return false;
-  return true;
+bool takes_attention_over_parts(const Exec& ex, const Tensor& q, const KeysValues& part,
+                                const AttentionArgs& args) {
+  return !supports_partial_flash(ex, attention_problem(q, part.k, part.v, q, args));
 }
 
 Tensor attention_over_parts(Exec& ex, const Tensor& q, const KeysValues& first, const KeysValues& second,

@@ -156,12 +156,15 @@ std::vector<FlashPlan> flash_plans(const AttentionProblem& p, const GpuTraits& t
   return plans;
 }
 
-std::optional<FlashPlan> partial_plan(const AttentionProblem& p, const GpuTraits& traits) {
+// Of the kernels that `takes` takes.
+static std::optional<FlashPlan> cheapest(const AttentionProblem& p, const GpuTraits& traits,
+                                         const auto& takes) {
   std::optional<FlashPlan> best;
   for (const FlashKernel& kernel : flash_candidates(p, traits)) {
-    if (kernel.algorithm == FlashAlgorithm::kSingleTileKv) continue;
+    if (!takes(kernel)) continue;
     for (const int splits : kSplits) {
       const FlashPlan plan = plan_flash(kernel, splits, p, traits);
+      // Earlier rows are better where the estimate sees no difference.
       if (!best || plan.cost < 0.97 * best->cost) best = plan;
     }
   }
@@ -169,14 +172,12 @@ std::optional<FlashPlan> partial_plan(const AttentionProblem& p, const GpuTraits
 }
 
 FlashPlan default_config(const AttentionProblem& p, const GpuTraits& traits) {
-  FlashPlan best;
-  for (const FlashKernel& kernel : flash_candidates(p, traits))
-    for (const int splits : kSplits) {
-      const FlashPlan plan = plan_flash(kernel, splits, p, traits);
-      // Earlier rows are better where the estimate sees no difference.
-      if (best.cost == 0 || plan.cost < 0.97 * best.cost) best = plan;
-    }
-  return best;
+  return cheapest(p, traits, [](const FlashKernel&) { return true; }).value_or(FlashPlan{});
+}
+
+std::optional<FlashPlan> partial_plan(const AttentionProblem& p, const GpuTraits& traits) {
+  return cheapest(
+      p, traits, [](const FlashKernel& kernel) { return kernel.algorithm != FlashAlgorithm::kSingleTileKv; });
 }
 
 }  // namespace rocm_sd

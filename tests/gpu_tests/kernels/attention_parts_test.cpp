@@ -56,7 +56,7 @@ void check(const Case& c, DType dtype) {
   const Tensor second = gpu.ex.alloc(late.shape(), dtype);
   gpu.device.fill_zero(second.data(), second.bytes());
   const Tensor on_gpu = gpu.to_gpu(q);
-  ASSERT_TRUE(takes_attention_over_parts(gpu.ex, on_gpu, first, halves(second), args));
+  ASSERT_TRUE(takes_attention_over_parts(gpu.ex, on_gpu, first, args));
   int asked = 0;
   const Tensor y = attention_over_parts(gpu.ex, on_gpu, first, halves(second), args, [&] {
     gpu.device.copy_on_device(second.data(), late.data(), late.bytes());
@@ -90,8 +90,8 @@ TEST_P(GpuAttentionPartsTest, RefuseMasks) {
   const Tensor x = gpu.to_gpu(random_tensor({1, 8, 64}, GetParam(), 3));
   const Tensor mask = gpu.to_gpu(random_tensor({1, 1, 8, 8}, DType::kF32, 3));
   const KeysValues part{x, x};
-  EXPECT_FALSE(takes_attention_over_parts(gpu.ex, x, part, part, {.causal = true}));
-  EXPECT_FALSE(takes_attention_over_parts(gpu.ex, x, part, part, {.mask = &mask}));
+  EXPECT_FALSE(takes_attention_over_parts(gpu.ex, x, part, {.causal = true}));
+  EXPECT_FALSE(takes_attention_over_parts(gpu.ex, x, part, {.mask = &mask}));
   try {
     attention_over_parts(gpu.ex, x, part, part, {.causal = true}, [] {});
     FAIL() << "accepted";

@@ -1,5 +1,6 @@
-// Self attention of divided rows, whose exchange runs beside the attention over the own keys: ranks on
-// threads, by every way between their devices, against the reference over all rows.
+// Self attention of divided rows, whose exchange runs beside the attention over the own keys on AMD and
+// before it on NVIDIA: ranks on threads, by every way between their devices, against the reference over all
+// rows.
 #include <cstdlib>
 #include <memory>
 #include <thread>
